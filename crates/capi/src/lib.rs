@@ -13,6 +13,7 @@ mod descriptors;
 mod dispatcher;
 mod freebsd;
 mod host;
+mod interfaces;
 mod io;
 mod kernel;
 mod kqueue;

@@ -1,6 +1,7 @@
 /* Routes and sysctls of a running stack. Ends with the number of checks that failed. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,9 +68,53 @@ static void numbers(void)
           "three bytes are no number");
 }
 
+static struct ifreq asked;
+
+static int ask(int fd, unsigned long what, const char *name)
+{
+    strncpy(asked.ifr_name, name, sizeof asked.ifr_name - 1);
+    return ff_ioctl(fd, what, &asked);
+}
+
+static int is(const char *text)
+{
+    struct sockaddr_in wanted = address(text);
+    struct sockaddr_in *found = (struct sockaddr_in *)&asked.ifr_addr;
+    return found->sin_family == AF_INET && found->sin_addr.s_addr == wanted.sin_addr.s_addr;
+}
+
+static void interfaces(const char *own)
+{
+    struct ifreq all[4];
+    struct ifconf list;
+    int fd = ff_socket(AF_INET, SOCK_DGRAM, 0);
+    list.ifc_len = sizeof all;
+    list.ifc_req = all;
+    check(ff_ioctl(fd, SIOCGIFCONF, &list) == 0 && list.ifc_len == sizeof *all, "a list");
+    asked = all[0];
+    check(is(own), "of the stack's address");
+    check(ask(fd, SIOCGIFADDR, "f-stack-0") == 0 && is(own), "its address");
+    check(ask(fd, SIOCGIFNETMASK, all[0].ifr_name) == 0 && is("255.255.255.0"), "its netmask");
+    check(ask(fd, SIOCGIFMTU, all[0].ifr_name) == 0 && asked.ifr_mtu == 1500, "its MTU");
+    check(ask(fd, SIOCGIFFLAGS, all[0].ifr_name) == 0 && asked.ifr_flags & IFF_UP, "it is up");
+    asked.ifr_flags = 0;
+    check(ask(fd, SIOCSIFFLAGS, all[0].ifr_name) == 0, "it is put down");
+    check(ask(fd, SIOCGIFFLAGS, all[0].ifr_name) == 0 && !(asked.ifr_flags & IFF_UP), "and down");
+    asked.ifr_flags |= IFF_UP;
+    check(ask(fd, SIOCSIFFLAGS, all[0].ifr_name) == 0, "it is put up");
+    check(ask(fd, SIOCGIFFLAGS, all[0].ifr_name) == 0 && asked.ifr_flags & IFF_UP, "and up");
+    asked.ifr_mtu = 1400;
+    check(ask(fd, SIOCSIFMTU, all[0].ifr_name) == -1 && errno == EOPNOTSUPP,
+          "a port's MTU is the kernel's");
+    check(ask(fd, SIOCGIFADDR, "lo") == -1 && errno == ENODEV, "an interface of the kernel's");
+    check(ask(fd, SIOCSIFADDR, all[0].ifr_name) == -1 && errno == EINVAL, "an old request");
+    ff_close(fd);
+}
+
 int main(int argc, char *argv[])
 {
-    ff_init(argc - 1, argv + 1);
+    ff_init(argc - 2, argv + 2);
+    interfaces(argv[2]);
     routes(argv[1]);
     numbers();
     return failures;

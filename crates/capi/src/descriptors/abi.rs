@@ -8,7 +8,7 @@ use slipstack_posix::{Errno, Process};
 
 use crate::call::{answer, fail};
 use crate::io::control;
-use crate::life;
+use crate::{interfaces, life};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ff_close(fd: c_int) -> c_int {
@@ -68,6 +68,12 @@ pub unsafe extern "C" fn ff_ioctl(fd: c_int, request: c_ulong, argument: usize) 
     let args = [fd as usize, request as usize, argument, 0, 0, 0];
     // SAFETY: the program's own call.
     let kernel = || unsafe { system(libc::SYS_ioctl, args) };
+    if interfaces::is_request(request)
+        && let Some(process) = life::process().filter(|process| process.is_alone(fd))
+    {
+        // SAFETY: the program's own call.
+        return unsafe { interfaces::abi::ask(process, request, argument) };
+    }
     if !Process::ioctl_takes_int(request) {
         return answer(|process| process.prepare_kernel(fd).map(|()| 0), kernel) as c_int;
     }

@@ -2,12 +2,19 @@
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
-use slipstack_channel::control::net::zone;
+use slipstack_channel::control::net::{Interface, zone};
 
 use crate::interfaces::OwnAddress;
 use crate::process::Process;
 
 impl Process {
+    /// Returns the stack's interfaces, as the configuration and its changes have made them.
+    #[must_use]
+    pub fn interfaces(&self) -> Vec<Interface> {
+        let policy = self.network.policy();
+        policy.map_or_else(Vec::new, |policy| policy.network().interfaces.clone())
+    }
+
     /// The number of an interface of the stack by its name.
     #[must_use]
     pub fn interface_named(&self, name: &[u8]) -> Option<u32> {
