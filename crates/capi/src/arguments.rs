@@ -7,6 +7,8 @@ use slipstack_config::{Kind, OPTION, OPTIONS, Scope, find_option};
 pub struct Arguments {
     /// `--conf`, `-c`.
     pub conf: Option<String>,
+    /// `--proc-type`, `-t`.
+    pub kind: Option<String>,
     /// `--proc-id`, `-p`; `None`: this process is the only one.
     pub process: Option<u32>,
     /// Variables of options, with their texts.
@@ -72,14 +74,15 @@ impl Arguments {
         };
         match name {
             "conf" => self.conf = Some(wanted(value)?),
-            "proc-type" => match wanted(value)?.as_str() {
-                "primary" | "secondary" | "auto" => {}
-                other => {
+            "proc-type" => {
+                let kind = wanted(value)?;
+                if !["primary", "secondary", "auto"].contains(&kind.as_str()) {
                     return Err(format!(
-                        "--proc-type is '{other}' but must be primary, secondary or auto"
+                        "--proc-type is '{kind}' but must be primary, secondary or auto"
                     ));
                 }
-            },
+                self.kind = Some(kind);
+            }
             "proc-id" => {
                 let text = wanted(value)?;
                 let number = text.parse::<i32>().map_err(|_| {
@@ -147,16 +150,18 @@ mod tests {
 
     #[test]
     fn their_arguments_have_long_and_short_forms() {
-        let wanted = Ok(Arguments {
-            conf: Some("a.ini".to_owned()),
-            process: Some(2),
-            options: Vec::new(),
-        });
-        assert_eq!(
-            parse(&["--conf", "a.ini", "--proc-type=primary", "-p", "2"]),
-            wanted
-        );
-        assert_eq!(parse(&["-ca.ini", "-t", "auto", "--proc-id=2"]), wanted);
+        let wanted = |kind: &str| {
+            Ok(Arguments {
+                conf: Some("a.ini".to_owned()),
+                kind: Some(kind.to_owned()),
+                process: Some(2),
+                options: Vec::new(),
+            })
+        };
+        let long = parse(&["--conf", "a.ini", "--proc-type=primary", "-p", "2"]);
+        assert_eq!(long, wanted("primary"));
+        let short = parse(&["-ca.ini", "-t", "auto", "--proc-id=2"]);
+        assert_eq!(short, wanted("auto"));
     }
 
     #[test]

@@ -6,11 +6,8 @@ use slipstack_attach::inquiry;
 use slipstack_attach::net::Inquiry;
 use slipstack_config::Settings;
 
-use crate::dispatcher;
+use crate::dispatcher::{self, Traffic};
 use crate::life;
-
-/// rx packets, rx bytes, tx packets, tx bytes, rx dropped, tx dropped.
-pub type Traffic = [u64; 6];
 
 /// Counters of an engine that each of the six is the sum of.
 const SUMS: [&[&str]; 6] = [
@@ -22,7 +19,7 @@ const SUMS: [&[&str]; 6] = [
     &["engine_tx_full", "device_tx_dropped"],
 ];
 
-/// Returns the traffic of this process's engine, or that of the instances which it may use, which
+/// Returns the traffic of this process's engines, or that of the instances which it may use, which
 /// is asked for; zero before there is a stack, and where it may not be asked for.
 pub fn now() -> Traffic {
     match life::options().filter(|options| !options.instances.is_empty()) {

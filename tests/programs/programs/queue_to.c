@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ff_api.h"
+#include "ff_config.h"
 
 static unsigned handed;
 static int sock = -1;
@@ -55,7 +56,8 @@ int main(int argc, char *argv[])
     }
     ff_regist_packet_dispatcher(dispatch);
     signal(SIGTERM, on_signal);
-    printf("ready\n");
+    printf("ready: process %d of %d, %s\n", ff_global_cfg.dpdk.proc_id,
+           ff_global_cfg.dpdk.nb_procs, ff_global_cfg.dpdk.proc_type);
     fflush(stdout);
     ff_run(loop, NULL);
     printf("handed over %u\n", handed);

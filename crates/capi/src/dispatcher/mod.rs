@@ -28,10 +28,12 @@ static OUTGOING: Mutex<VecDeque<(LinkId, Vec<u8>)>> = Mutex::new(VecDeque::new()
 static HAS_OUTGOING: AtomicUsize = AtomicUsize::new(0);
 
 /// rx packets, rx bytes, tx packets, tx bytes, rx dropped, tx dropped.
-static TRAFFIC: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
+pub type Traffic = [u64; 6];
 
-/// Frames that a full ring, or a queue that is not there, has cost.
-static DROPPED: AtomicU64 = AtomicU64::new(0);
+/// Traffic of all engines of this process, those that have ended too.
+static TRAFFIC: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
+/// Place of received frames that were dropped.
+const RX_DROPPED: usize = 4;
 
 /// F-Stack's results: the number of a queue, this, or -1 and all others for a frame that is
 /// dropped.
@@ -54,6 +56,8 @@ pub struct Program {
     bell: Doorbell,
     queues: Queues,
     crew: Option<Crew>,
+    /// The device's part of [`TRAFFIC`], as it was last reported.
+    counted: Traffic,
 }
 
 impl Program {
@@ -66,6 +70,7 @@ impl Program {
             bell,
             queues,
             crew: None,
+            counted: Traffic::default(),
         }
     }
 
@@ -116,7 +121,7 @@ impl FrameHook for Program {
             result if result == i32::from(queue) => Verdict::Pass,
             result => {
                 if !self.hand_on(result, frame, link) {
-                    DROPPED.fetch_add(1, Ordering::Relaxed);
+                    TRAFFIC[RX_DROPPED].fetch_add(1, Ordering::Relaxed);
                 }
                 Verdict::Drop
             }
@@ -154,18 +159,37 @@ impl FrameHook for Program {
             counters.rx_bytes,
             counters.tx_frames,
             counters.tx_bytes,
-            counters.rx_overrun + DROPPED.load(Ordering::Relaxed),
+            counters.rx_overrun,
             counters.tx_dropped,
         ];
-        for (place, count) in TRAFFIC.iter().zip(now) {
-            place.store(count, Ordering::Relaxed);
+        if now != self.counted {
+            add_traffic(&self.counted, &now);
+            self.counted = now;
         }
     }
 }
 
-/// Returns the counts of this process's device.
-pub fn traffic() -> [u64; 6] {
-    core::array::from_fn(|at| TRAFFIC[at].load(Ordering::Relaxed))
+/// Adds to the process's traffic by how much a device's counters have grown. A device that has
+/// taken another's place begins at 0.
+fn add_traffic(before: &Traffic, now: &Traffic) {
+    for (place, (before, now)) in TRAFFIC.iter().zip(before.iter().zip(now)) {
+        let more = now.checked_sub(*before).unwrap_or(*now);
+        place.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+/// Returns the traffic of this process's devices.
+pub fn traffic() -> Traffic {
+    TRAFFIC
+        .each_ref()
+        .map(|count| count.load(Ordering::Relaxed))
+}
+
+/// In a forked child: the traffic so far is its parent's.
+pub fn fork_child() {
+    TRAFFIC
+        .iter()
+        .for_each(|count| count.store(0, Ordering::Relaxed));
 }
 
 /// Has a frame leave by a link with the next turn; `false`: too many wait.
@@ -179,4 +203,18 @@ fn send(frame: Vec<u8>, link: LinkId) -> bool {
     outgoing.push_back((link, frame));
     HAS_OUTGOING.store(outgoing.len(), Ordering::Release);
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traffic_of_several_engines_is_added_up_also_after_a_device_was_replaced() {
+        add_traffic(&[0; 6], &[1, 10, 2, 20, 0, 0]);
+        add_traffic(&[0; 6], &[5, 50, 5, 50, 1, 0]);
+        add_traffic(&[1, 10, 2, 20, 0, 0], &[3, 30, 2, 20, 0, 0]);
+        add_traffic(&[5, 50, 5, 50, 1, 0], &[1, 10, 0, 0, 0, 0]);
+        assert_eq!(traffic(), [9, 90, 7, 70, 1, 0]);
+    }
 }

@@ -84,14 +84,15 @@ pub static mut ff_global_cfg: Config = Config {
     count: 1,
 };
 
-/// Publishes the file and number the program was started with.
-pub fn tell_config(file: Option<CString>, number: u32) {
+/// Publishes what the program was started with. The program may keep the texts for as long as it
+/// runs.
+pub fn tell_config(file: Option<CString>, kind: Option<CString>, number: u32, count: u16) {
     let config = &raw mut ff_global_cfg;
-    // The program may keep the name for as long as it runs.
-    let file = file.map_or(core::ptr::null(), |file| file.into_raw().cast_const());
-    let number = c_int::try_from(number).unwrap_or(0);
+    let text = |text: Option<CString>| text.map(|text| text.into_raw().cast_const());
     // SAFETY: `ff_init` runs once, before the program looks.
-    unsafe { (*config).file = file };
-    // SAFETY: as above.
-    unsafe { (*config).number = number };
+    let config = unsafe { &mut *config };
+    config.file = text(file).unwrap_or(core::ptr::null());
+    config.kind = text(kind).unwrap_or(config.kind);
+    config.number = c_int::try_from(number).unwrap_or(0);
+    config.count = c_int::from(count);
 }

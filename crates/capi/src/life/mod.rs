@@ -16,7 +16,7 @@ use slipstack_config as config;
 use slipstack_posix::{Errno, Process, Settings};
 
 use crate::arguments::Arguments;
-use crate::dispatcher::{Place, Program};
+use crate::dispatcher::{self, Place, Program};
 use crate::kernel::System;
 use crate::zero_copy;
 
@@ -110,8 +110,9 @@ fn begin(words: Vec<String>) -> Result<(), Failure> {
     }
     _ = SETTINGS.set(found);
     BEGUN_BY.store(own, Ordering::Release);
-    let file = conf_file(&arguments).and_then(|file| CString::new(file).ok());
-    abi::tell_config(file, process_number());
+    let text = |text: Option<&str>| text.and_then(|text| CString::new(text).ok());
+    let (file, kind) = (conf_file(&arguments), arguments.kind.as_deref());
+    abi::tell_config(text(file), text(kind), process_number(), queues());
     sys::register();
     Ok(())
 }
@@ -224,6 +225,7 @@ extern "C" fn fork_parent() {
 extern "C" fn fork_child() {
     if let Some(process) = process().filter(|_| !crate::thread::is_inside()) {
         zero_copy::fork_child();
+        dispatcher::fork_child();
         process.fork_child();
     }
 }
