@@ -19,6 +19,13 @@ fn is_socket(fd: c_int) -> bool {
     life::process().is_some_and(|process| process.is_socket(fd))
 }
 
+/// Whether one of the program's places is a buffer of `ff_zc_mbuf_get`, which only `ff_write` and
+/// `ff_zc_send` take: there are no bytes at its address.
+#[inline(always)]
+fn has_head(mut places: impl Iterator<Item = *const u8>) -> bool {
+    places.any(|place| zero_copy::is_head(place.addr()))
+}
+
 unsafe fn read_buffer(
     (fd, flags): (c_int, c_int),
     buf: *mut c_void,
@@ -26,6 +33,9 @@ unsafe fn read_buffer(
     from: &mut Option<AddrBytes>,
     kernel: impl FnMut() -> isize,
 ) -> ssize_t {
+    if zero_copy::is_head(buf.addr()) {
+        return fail(Errno::EFAULT);
+    }
     // SAFETY: the program's buffer.
     let buf = match unsafe { abi::bytes_mut(buf, len) } {
         Ok(buf) => buf,
@@ -100,6 +110,9 @@ pub unsafe extern "C" fn ff_readv(fd: c_int, vecs: *const iovec, count: c_int) -
     };
     let args = [fd as usize, vecs as usize, len, 0, 0, 0];
     let receive = |bufs: &mut [IoSliceMut<'_>]| {
+        if has_head(bufs.iter().map(|buf| buf.as_ptr())) {
+            return fail(Errno::EFAULT);
+        }
         if bufs.iter().all(|buf| buf.is_empty()) && is_socket(fd) {
             return 0;
         }
@@ -125,6 +138,9 @@ pub unsafe extern "C" fn ff_writev(fd: c_int, vecs: *const iovec, count: c_int) 
     };
     let args = [fd as usize, vecs as usize, len, 0, 0, 0];
     let send = |bufs: &[IoSlice<'_>]| {
+        if has_head(bufs.iter().map(|buf| buf.as_ptr())) {
+            return fail(Errno::EFAULT);
+        }
         if bufs.iter().all(|buf| buf.is_empty()) && is_socket(fd) {
             return 0;
         }
@@ -205,6 +221,9 @@ pub unsafe extern "C" fn ff_sendto(
     let args = [fd as usize, buf_at, len, flags as usize, addr_at, len_at];
     // SAFETY: the program's own call.
     let kernel = || unsafe { system(libc::SYS_sendto, args) };
+    if zero_copy::is_head(buf.addr()) {
+        return fail(Errno::EFAULT);
+    }
     let mut to = None;
     if !addr.is_null() {
         // SAFETY: the program's address.
@@ -239,6 +258,9 @@ pub unsafe extern "C" fn ff_recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -
     let args = [fd as usize, msg as usize, flags as usize, 0, 0, 0];
     let mut received = None;
     let receive = |bufs: &mut [IoSliceMut<'_>]| {
+        if has_head(bufs.iter().map(|buf| buf.as_ptr())) {
+            return fail(Errno::EFAULT);
+        }
         answer_work(
             |process| {
                 let got = super::recvmsg(process, fd, bufs, control, flags)?;
@@ -297,6 +319,9 @@ pub unsafe extern "C" fn ff_sendmsg(fd: c_int, msg: *const msghdr, flags: c_int)
     };
     let args = [fd as usize, msg as usize, flags as usize, 0, 0, 0];
     let send = |bufs: &[IoSlice<'_>]| {
+        if has_head(bufs.iter().map(|buf| buf.as_ptr())) {
+            return fail(Errno::EFAULT);
+        }
         answer_work(
             |process| super::sendmsg(process, fd, bufs, (to, control), flags).map(length),
             // SAFETY: the program's own call.
