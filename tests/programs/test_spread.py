@@ -9,7 +9,7 @@ from harness.nginx import Nginx
 from harness.process import until
 from test_engines import serves, started
 
-ADAPTER = {"FF_NB_FSTACK_INSTANCE": "2"}
+ADAPTER = {"FF_NB_FSTACK_INSTANCE": "2", "FF_PROC_ID": "1"}
 
 
 def proxying(world, listen):

@@ -1,7 +1,7 @@
 //! The variables of F-Stack's LD_PRELOAD adapter, so that its start scripts keep working.
 //!
-//! In F-Stack an instance is known by its number: `FF_PROC_ID` says which one a program uses and
-//! `FF_NB_FSTACK_INSTANCE` how many there are, of which each process takes one. Here the number is
+//! In F-Stack an instance is known by its number. `FF_NB_FSTACK_INSTANCE` says how many there are:
+//! the processes of a program take them in turn, beginning with `FF_PROC_ID`. Here the number is
 //! the instance's name.
 
 use crate::error::{ConfigError, Source};
@@ -23,22 +23,27 @@ pub(crate) fn adapter_values(
         )?),
         None => None,
     };
-    if let Some(text) = variable("FF_PROC_ID") {
-        let id = number("FF_PROC_ID", OPTION.instances.name, &text, (0, 1023))?;
-        if let Some(count) = instances.filter(|count| id >= *count) {
-            return Err(ConfigError::Combination(format!(
-                "FF_PROC_ID is {id} but FF_NB_FSTACK_INSTANCE says that there are {count} \
-                 instances, counted from 0"
-            )));
-        }
-        found.push((OPTION.instances.name, "FF_PROC_ID", id.to_string()));
-    } else if let Some(count) = instances {
-        let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
+    let first = match variable("FF_PROC_ID") {
+        Some(text) => Some(number(
+            "FF_PROC_ID",
+            OPTION.instances.name,
+            &text,
+            (0, 1023),
+        )?),
+        None => None,
+    };
+    if let Some(count) = instances {
+        let from = first.unwrap_or(0);
+        let names: Vec<String> = (from..from + count)
+            .map(|number| (number % count).to_string())
+            .collect();
         found.push((
             OPTION.instances.name,
             "FF_NB_FSTACK_INSTANCE",
             names.join(","),
         ));
+    } else if let Some(id) = first {
+        found.push((OPTION.instances.name, "FF_PROC_ID", id.to_string()));
     }
     if let Some(text) = variable("FF_INITIAL_LCORE_ID") {
         found.push((

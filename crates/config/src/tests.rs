@@ -195,8 +195,13 @@ fn adapter_variables_select_an_instance_and_cores() {
         ("FF_INITIAL_LCORE_ID", "0x5"),
     ]);
     let found = found.unwrap();
-    assert_eq!(found.instances, ["2"]);
+    assert_eq!(found.instances, ["2", "3", "0", "1"]);
     assert_eq!(found.cores, [0, 2]);
+    let one = settings(&[("FF_PROC_ID", "2")]).unwrap();
+    assert_eq!(one.instances, ["2"]);
+    // As in F-Stack, numbers begin again at 0.
+    let beyond = settings(&[("FF_NB_FSTACK_INSTANCE", "2"), ("FF_PROC_ID", "3")]);
+    assert_eq!(beyond.unwrap().instances, ["1", "0"]);
     let own = settings(&[("FF_PROC_ID", "2"), ("SLIPSTACK_INSTANCE", "a")]).unwrap();
     assert_eq!(own.instances, ["a"]);
     let all = settings(&[("FF_NB_FSTACK_INSTANCE", "3")]).unwrap();
@@ -214,7 +219,7 @@ fn a_core_that_is_named_often_is_listed_once() {
 
 #[test]
 fn adapter_variables_are_checked() {
-    assert!(settings(&[("FF_NB_FSTACK_INSTANCE", "2"), ("FF_PROC_ID", "2")]).is_err());
+    assert!(settings(&[("FF_PROC_ID", "one")]).is_err());
     assert!(settings(&[("FF_NB_FSTACK_INSTANCE", "0")]).is_err());
     assert!(settings(&[("FF_INITIAL_LCORE_ID", "0")]).is_err());
     assert!(settings(&[("FF_INITIAL_LCORE_ID", "zz")]).is_err());
