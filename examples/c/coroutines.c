@@ -138,8 +138,7 @@ int main(int argc, char *argv[])
     address.sin_port = htons(PORT);
     if (ff_bind(listener, (struct linux_sockaddr *)&address, sizeof address) < 0 ||
         ff_listen(listener, 511) < 0 || (kq = ff_kqueue()) < 0) {
-        perror("port 7");
-        return 1;
+        return perror("port 7"), 1;
     }
     signal(SIGTERM, SIG_IGN);
     EV_SET(&end, SIGTERM, EVFILT_SIGNAL, EV_ADD, 0, 0, NULL);

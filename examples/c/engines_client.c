@@ -15,9 +15,7 @@
 
 #include "slipstack.h"
 
-#define THREADS_MAX 16
-#define CONNECTIONS_MAX 256
-#define LEN 32
+enum { THREADS_MAX = 16, CONNECTIONS_MAX = 256, LEN = 32 };
 
 struct connection {
     int fd;

@@ -1,5 +1,6 @@
 """Programs in C against the C library: compiled for a test, and started on the stack."""
 
+import functools
 import subprocess
 
 from .process import until
@@ -16,11 +17,23 @@ STANDARDS = {
 }
 
 
+def of_placement(world):
+    """GCC's for C, and clang's for C++ in the other placement."""
+    return "clang++" if world.mode == "instance" else "gcc"
+
+
+@functools.cache
+def has_sanitizer(compiler):
+    words = [compiler, *STANDARDS[compiler], "-fsanitize=address", "-o", "/dev/null", "-"]
+    made = subprocess.run(words, input="int main(void) { return 0; }", text=True)
+    return made.returncode == 0
+
+
 def compiled(world, source, compiler="gcc", flags=(), library="fstack"):
     """The path of a program made from `source`, which warnings make fail, linked with one of our
-    libraries. Examples run under AddressSanitizer where the compiler brings it along, as GCC
-    does."""
-    is_sanitized = source.parent == EXAMPLES and compiler in ("gcc", "g++")
+    libraries. Examples run under AddressSanitizer where the compiler has it: GCC brings it along,
+    for clang it is a package."""
+    is_sanitized = source.parent == EXAMPLES and has_sanitizer(compiler)
     flags = [*flags, "-fsanitize=address"] if is_sanitized else flags
     program = world.folder / f"{source.stem}-{compiler}"
     words = [
