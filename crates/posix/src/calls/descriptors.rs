@@ -74,6 +74,7 @@ impl Process {
                 if is_last {
                     self.engines.homes.leave(&set);
                     end_set(&set);
+                    self.close_common(set.set_common(None));
                 }
             }
         }

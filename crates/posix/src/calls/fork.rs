@@ -49,7 +49,10 @@ impl Process {
         for entry in &held {
             match entry {
                 Entry::Socket(socket) => socket.cold.hold(),
-                Entry::Set(set) => set.inner.hold(),
+                Entry::Set(set) => {
+                    set.is_shared.store(true, Ordering::Relaxed);
+                    set.inner.hold();
+                }
                 Entry::Routes(socket) => socket.asked.hold(),
             }
         }
@@ -273,8 +276,13 @@ impl Process {
     pub fn before_exec(&self, hears: bool) -> Option<String> {
         let mut items = Vec::new();
         for (number, entry) in self.table.all() {
-            let Entry::Socket(socket) = entry else {
-                continue;
+            let socket = match entry {
+                Entry::Socket(socket) => socket,
+                Entry::Set(set) => {
+                    go_back_to_common(&set, number);
+                    continue;
+                }
+                Entry::Routes(_) => continue,
             };
             let Some(fd) = Descriptor::new(number) else {
                 continue;
@@ -425,6 +433,15 @@ impl Process {
         };
         attachment.commands();
         attachment.end_session();
+    }
+}
+
+/// The new program gets the kernel's set that other processes have too.
+fn go_back_to_common(set: &Set, number: i32) {
+    if let (Some(common), Some(number)) = (set.common(), Descriptor::new(number)) {
+        let is_cloexec = rustix::io::fcntl_getfd(number.as_fd())
+            .is_ok_and(|flags| flags.contains(rustix::io::FdFlags::CLOEXEC));
+        let _ = number.replace_with(common.as_fd(), is_cloexec);
     }
 }
 

@@ -38,12 +38,24 @@ pub(crate) fn remove_kernel_part(set: &Set, item: u64) {
     let Some((fd, ..)) = set.item(item) else {
         return;
     };
-    let (Some(number), Some(epfd)) = (Descriptor::new(fd), set.number().and_then(Descriptor::new))
-    else {
-        return;
-    };
-    if epoll::delete(epfd.as_fd(), number.as_fd()).is_ok() {
+    if change_kernel_part(set, fd, |epfd, fd| epoll::delete(epfd.as_fd(), fd.as_fd())).is_ok() {
         set.kernel_member_left();
         set.set_kernel_part(item, false);
+    }
+}
+
+/// Changes the entry of the kernel socket under number `fd` in the kernel's set that it is in: this
+/// process's own, or the one that is shared with others.
+pub(crate) fn change_kernel_part(
+    set: &Set,
+    fd: i32,
+    change: impl Fn(Descriptor, Descriptor) -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
+    let fd = Descriptor::new(fd).ok_or(rustix::io::Errno::BADF)?;
+    let epfd = set.number().and_then(Descriptor::new);
+    let epfd = epfd.ok_or(rustix::io::Errno::BADF)?;
+    match (change(epfd, fd), set.common()) {
+        (Err(rustix::io::Errno::NOENT), Some(common)) => change(common, fd),
+        (done, _) => done,
     }
 }

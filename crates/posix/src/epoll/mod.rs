@@ -10,8 +10,10 @@ mod kernel_part;
 mod looks;
 mod popping;
 mod set;
+mod shared;
 mod watching;
 
 pub(crate) use home::{FIRST, UNSETTLED};
-pub(crate) use kernel_part::{add_kernel_part, remove_kernel_part, sets_of};
-pub(crate) use set::{Set, Target};
+pub(crate) use kernel_part::{add_kernel_part, change_kernel_part, remove_kernel_part, sets_of};
+pub(crate) use set::{COMMON_DATA, Set, Target};
+pub(crate) use shared::{end_sharing, part_from_parent};

@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{OnceLock, Weak};
 
-use slipstack_mem::Lock;
+use slipstack_mem::{Descriptor, Lock};
 
 use crate::attachment::Attachment;
 use crate::epoll::home::Home;
@@ -21,6 +21,10 @@ const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 /// EP_PRIVATE_BITS: the remaining event bits of a ONESHOT item that has fired.
 pub(crate) const PRIVATE: u32 = EDGE | ONE_SHOT | EXCLUSIVE | libc::EPOLLWAKEUP as u32;
+
+/// The event data of the shared set in a set of this process's own: a number that no program has
+/// by chance.
+pub(crate) const COMMON_DATA: u64 = 0x5ee9_c0d7_31b6_a84f;
 
 /// Number of waits after which a set without a home is examined again.
 const LOOK_EVERY: u32 = 256;
@@ -154,8 +158,14 @@ pub(crate) struct Set {
     pub(crate) kernel_members: AtomicUsize,
     /// An intent of a member, or of a member of a set in it, has to be carried out.
     pub(crate) has_intents: AtomicBool,
-    /// The kernel's part is the parent's as well.
+    /// The kernel's set under the numbers is the parent's as well.
     pub(crate) is_inherited: AtomicBool,
+    /// The set has been there at a fork: other processes may add to its part in the kernel.
+    pub(crate) is_shared: AtomicBool,
+    /// Number of the kernel's set that is shared with other processes, once the one under the
+    /// program's numbers is this process's own: a member of that, with [`COMMON_DATA`]. -1: there
+    /// is none.
+    common: AtomicI32,
     /// The notes of a kqueue; not set for an epoll set.
     pub(crate) queue: OnceLock<Queue>,
     pub(crate) home: Home,
@@ -177,6 +187,8 @@ impl Set {
             kernel_members: AtomicUsize::new(0),
             has_intents: AtomicBool::new(false),
             is_inherited: AtomicBool::new(false),
+            is_shared: AtomicBool::new(false),
+            common: AtomicI32::new(-1),
             queue: OnceLock::new(),
             home: Home::default(),
             unsettled_waits: AtomicU32::new(0),
@@ -187,6 +199,17 @@ impl Set {
     /// A number of the real epoll descriptor.
     pub(crate) fn number(&self) -> Option<i32> {
         self.inner.lock().numbers.first().copied()
+    }
+
+    /// The kernel's set that other processes have too, if this process has its own beside it.
+    pub(crate) fn common(&self) -> Option<Descriptor> {
+        Descriptor::new(self.common.load(Ordering::Acquire))
+    }
+
+    /// Replaces it and returns the one that there was.
+    pub(crate) fn set_common(&self, common: Option<Descriptor>) -> Option<Descriptor> {
+        let number = common.map_or(-1, Descriptor::number);
+        Descriptor::new(self.common.swap(number, Ordering::AcqRel))
     }
 
     /// Returns whether a wait on a set without a home examines its members. Less often, if that was
@@ -232,7 +255,7 @@ impl Set {
     }
 
     pub(crate) fn has_kernel_members(&self) -> bool {
-        self.kernel_members.load(Ordering::Relaxed) > 0
+        self.is_shared.load(Ordering::Relaxed) || self.kernel_members.load(Ordering::Relaxed) > 0
     }
 
     /// Adds a member on our side; its identity for [`Set::on_ready`].

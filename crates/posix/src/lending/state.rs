@@ -19,6 +19,8 @@ pub(crate) struct Lending {
     pub(crate) numbers: Lock<Vec<i32>>,
     /// The kernel's parts of datagram sockets that live elsewhere and are used here.
     pub(crate) kernel_parts: Lock<Vec<i32>>,
+    /// The kernel's sets that are shared with other processes, beside the program's numbers.
+    pub(crate) commons: Lock<Vec<i32>>,
     /// The control sockets to the stewards of others.
     pub(crate) controls: Lock<Vec<Arc<Control>>>,
     pub(crate) post: post::Post,
@@ -35,6 +37,7 @@ impl Lending {
     pub(crate) fn descriptors(&self) -> Vec<i32> {
         let mut all = self.numbers.lock().clone();
         all.extend(self.kernel_parts.lock().iter());
+        all.extend(self.commons.lock().iter());
         all.extend(self.controls.lock().iter().map(|control| control.number()));
         all
     }
@@ -51,10 +54,23 @@ impl Lending {
         self.numbers.lock().retain(|other| *other != number);
     }
 
+    /// Descriptor of the library's that children keep.
+    pub(crate) fn note_common(&self, number: Option<i32>) {
+        let mut commons = self.commons.lock();
+        if let Some(number) = number.filter(|it| !commons.contains(it)) {
+            commons.push(number);
+        }
+    }
+
+    pub(crate) fn forget_common(&self, number: i32) {
+        self.commons.lock().retain(|other| *other != number);
+    }
+
     pub(crate) fn hold(&self) {
         self.fork.hold();
         self.numbers.hold();
         self.kernel_parts.hold();
+        self.commons.hold();
         self.controls.hold();
         self.post.hold();
     }
@@ -62,6 +78,7 @@ impl Lending {
     pub(crate) fn release(&self) {
         self.post.release();
         self.controls.release();
+        self.commons.release();
         self.kernel_parts.release();
         self.numbers.release();
         self.fork.release();

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use rustix::event::epoll;
 use slipstack_mem::Descriptor;
 
-use crate::epoll::{Set, Target, add_kernel_part};
+use crate::epoll::{Set, Target, add_kernel_part, change_kernel_part};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
@@ -74,7 +74,7 @@ impl Process {
         }
         let target = match self.table.find(fd) {
             None | Some(Entry::Routes(_)) => {
-                return kernel_ctl(&set, epfd, op, fd, events, data);
+                return kernel_ctl(&set, epfd, op, fd, (events, data));
             }
             Some(Entry::Socket(socket)) => {
                 if let Some(Decided::Foreign(it)) = socket.decided() {
@@ -101,8 +101,8 @@ impl Process {
                 self.realize_for_sleepers(&set);
                 Ok(())
             }
-            libc::EPOLL_CTL_MOD => modify(&set, epfd, fd, &target, events, data),
-            libc::EPOLL_CTL_DEL => delete(&set, epfd, fd, &target),
+            libc::EPOLL_CTL_MOD => modify(&set, fd, &target, (events, data)),
+            libc::EPOLL_CTL_DEL => delete(&set, fd, &target),
             _ => Err(Errno::EINVAL.into()),
         }
     }
@@ -117,7 +117,7 @@ fn add(set: &Arc<Set>, epfd: i32, fd: i32, target: Target, events: u32, data: u6
     let is_nested = matches!(target, Target::Set(_));
     if is_nested {
         // The kernel holds the chain of sets: it knows loops and depth.
-        kernel_ctl(set, epfd, libc::EPOLL_CTL_ADD, fd, events, data)?;
+        kernel_ctl(set, epfd, libc::EPOLL_CTL_ADD, fd, (events, data))?;
     }
     let item = set.add(fd, target.clone(), events, data)?;
     target.watch(Set::watch_of(set, item));
@@ -148,35 +148,35 @@ fn add(set: &Arc<Set>, epfd: i32, fd: i32, target: Target, events: u32, data: u6
     Ok(())
 }
 
-fn modify(
-    set: &Arc<Set>,
-    epfd: i32,
-    fd: i32,
-    target: &Target,
-    events: u32,
-    data: u64,
-) -> Outcome<()> {
+fn modify(set: &Arc<Set>, fd: i32, target: &Target, (events, data): (u32, u64)) -> Outcome<()> {
     let (item, has_kernel_part) = set.modify(fd, target, events, data)?;
     if has_kernel_part {
-        kernel_ctl(set, epfd, libc::EPOLL_CTL_MOD, fd, events, data)?;
+        let flags = epoll::EventFlags::from_bits_retain(events);
+        change_kernel_part(set, fd, |epfd, fd| {
+            let data = epoll::EventData::new_u64(data);
+            epoll::modify(epfd.as_fd(), fd.as_fd(), data, flags)
+        })?;
     }
     set.look_at(item);
     target.come_back_if_attended();
     Ok(())
 }
 
-fn delete(set: &Arc<Set>, epfd: i32, fd: i32, target: &Target) -> Outcome<()> {
+fn delete(set: &Arc<Set>, fd: i32, target: &Target) -> Outcome<()> {
     let (item, member) = set.remove(fd, target).ok_or(Errno::ENOENT)?;
     target.unwatch(&|watch| watch.is_item(set, item));
     if member.has_kernel_part {
-        kernel_ctl(set, epfd, libc::EPOLL_CTL_DEL, fd, 0, 0)?;
+        change_kernel_part(set, fd, |epfd, fd| epoll::delete(epfd.as_fd(), fd.as_fd()))?;
+        set.kernel_member_left();
     }
     Ok(())
 }
 
-/// A member of the kernel's: its own epoll, with the program's data.
-fn kernel_ctl(set: &Set, epfd: i32, op: i32, fd: i32, events: u32, data: u64) -> Outcome<()> {
-    let (Some(set_fd), Some(fd)) = (Descriptor::new(epfd), Descriptor::new(fd)) else {
+/// A member of the kernel's: its own epoll, with the program's data. One that other processes share
+/// has them too.
+fn kernel_ctl(set: &Set, epfd: i32, op: i32, fd: i32, (events, data): (u32, u64)) -> Outcome<()> {
+    let set_fd = set.common().or_else(|| Descriptor::new(epfd));
+    let (Some(set_fd), Some(fd)) = (set_fd, Descriptor::new(fd)) else {
         return Err(Errno::EBADF.into());
     };
     let flags = epoll::EventFlags::from_bits_retain(events);

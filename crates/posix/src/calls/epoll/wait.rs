@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::{PollFlags, Timespec, epoll};
 use slipstack_mem::Descriptor;
 
-use crate::epoll::{Set, Target};
+use crate::epoll::{COMMON_DATA, Set, Target, change_kernel_part};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
@@ -50,7 +50,7 @@ impl Process {
         // Only a check without a wait: a sleeping thread must learn of members that other threads
         // add meanwhile.
         let is_look = timeout.is_some_and(|timeout| timeout.is_zero());
-        if is_look && !is_attached && set.is_kernel_only() {
+        if is_look && !is_attached && set.is_kernel_only() && set.common().is_none() {
             return Err(Divert::Kernel);
         }
         let deadline_ns = self.deadline(timeout);
@@ -186,16 +186,25 @@ impl Process {
         set.inner.lock().looks.end(!events.is_empty());
         let lives_in_both = set.lives_in_both();
         let mut count = 0;
+        let common = set.common().filter(|common| *common != epfd);
+        let mut is_common_ready = false;
         for event in events {
             let data = event.data.u64();
             if lives_in_both {
                 self.on_kernel_event(set, data);
+            }
+            if data == COMMON_DATA && common.is_some() {
+                is_common_ready = true;
+                continue;
             }
             out[count] = libc::epoll_event {
                 events: { event.flags }.bits(),
                 u64: data,
             };
             count += 1;
+        }
+        if let Some(common) = common.filter(|_| is_common_ready) {
+            count += self.collect_from_kernel(set, common.number(), &mut out[count..]);
         }
         count
     }
@@ -237,19 +246,16 @@ fn is_kernel_due(set: &Set, look: Look) -> bool {
 
 /// ONESHOT members that fired on our side must not fire in the kernel.
 fn rest_kernel_parts(set: &Set) {
-    let Some(epfd) = set.number().and_then(Descriptor::new) else {
-        return;
-    };
     for fd in set.rested_kernel_parts() {
-        if let Some(fd) = Descriptor::new(fd) {
+        let _ = change_kernel_part(set, fd, |epfd, fd| {
             let nothing = epoll::EventFlags::ONESHOT;
-            let _ = epoll::modify(
+            epoll::modify(
                 epfd.as_fd(),
                 fd.as_fd(),
                 epoll::EventData::new_u64(0),
                 nothing,
-            );
-        }
+            )
+        });
     }
 }
 

@@ -276,9 +276,23 @@ impl Process {
         for (socket, ours) in left {
             self.charge_for_program(socket, ours);
         }
+        if confines {
+            // From then on the program's waits are the kernel's.
+            self.end_all_sharing();
+        }
         match confines && !stays && wait_until(|| self.lending.post.is_retired()) {
             true => self.leave_engine(),
             false => self.lending.is_confined.store(confines, Ordering::Relaxed),
+        }
+    }
+
+    fn end_all_sharing(&self) {
+        for (_, entry) in self.table.all() {
+            if let Entry::Set(set) = entry
+                && set.common().is_some()
+            {
+                let _ = self.end_sharing(&set);
+            }
         }
     }
 
