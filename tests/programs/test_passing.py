@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import signal
 import socket
 
 from harness import Skip, test
@@ -108,7 +109,7 @@ def a_spawned_program_knows_its_connections_addresses(world):
 
 
 GIVER = """
-import os, socket, sys, time
+import os, signal, socket, sys, threading, time
 how, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
 server = socket.create_server((address, port))
 near, far = socket.socketpair()
@@ -131,8 +132,13 @@ else:
             time.sleep(0.01)
         how = "child"
     ready, tell = os.pipe()
-    if how == "forked" and os.fork() != 0:
+    if how == "threads":
+        busy = lambda: [sum(range(1000)) for _ in iter(int, 1)]
+        threading.Thread(target=busy, daemon=True).start()
+    if how in ("forked", "threads", "terminated") and os.fork() != 0:
         os.read(ready, 1)
+        if how == "terminated":
+            os.kill(os.getpid(), signal.SIGTERM)
         sys.exit()
     server.close()
     os.set_blocking(sock.fileno(), True)
@@ -143,7 +149,7 @@ for line in sock.makefile("rb"):
 """
 
 
-def outlives(world, how):
+def outlives(world, how, ended=0):
     started = world.stack("/usr/bin/python3", "-c", GIVER, how, world.address, PORT)
     # The only connection: a look whether the port is open would be that.
     sock = connect(world)
@@ -151,14 +157,14 @@ def outlives(world, how):
         if how != "sent":
             assert stream.readline() == b"here\n"
             # Nobody who waits for it has to wait for its child.
-            started.finish(10)
+            assert started.wait(10) == ended, started.tail()
         for number in range(20):
             line = b"line %d\n" % number
             sock.sendall(line)
             assert stream.read(len(line) * 1000) == line * 1000
         sock.shutdown(socket.SHUT_WR)
         assert stream.read() == b""
-    started.finish()
+    assert started.wait(10) == ended, started.tail()
 
 
 def connect(world):
@@ -188,6 +194,16 @@ def a_connection_outlives_the_process_that_made_it_while_a_child_uses_it(world):
 @test
 def a_child_uses_a_connection_for_the_first_time_after_its_maker_has_ended(world):
     outlives(world, "late")
+
+
+@test
+def a_connection_outlives_a_maker_that_has_threads(world):
+    outlives(world, "threads")
+
+
+@test
+def a_connection_outlives_a_maker_that_is_terminated(world):
+    outlives(world, "terminated", -signal.SIGTERM)
 
 
 STARTER = """

@@ -57,6 +57,12 @@ pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Resu
     Ok(Quiet(Some(started?)))
 }
 
+/// Has every later start of a thread in this process refused: for a copy of a process in which
+/// another thread, or the interrupted one, may have held a lock of libc that a start takes.
+pub fn start_no_more() {
+    sys::start_no_more();
+}
+
 /// Runs `body` on a thread of its own that has room enough for it and takes no signals, and waits
 /// for it: threads of programs may have 64 KiB of stack. Where no thread can be had it runs here.
 /// The waiting thread is not cancelled before that returns, which uses data on its stack.

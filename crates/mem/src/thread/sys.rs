@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 use std::io;
 use std::mem::{self, MaybeUninit};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A thread that is joined when this is dropped.
 #[derive(Debug)]
@@ -13,12 +14,22 @@ pub(super) struct Thread<'a> {
     body: PhantomData<&'a ()>,
 }
 
+/// Whether this process may start no more threads.
+static STARTS_NONE: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn start_no_more() {
+    STARTS_NONE.store(true, Ordering::Relaxed);
+}
+
 type Body<'a> = Box<dyn FnOnce() + Send + 'a>;
 
 impl<'a> Thread<'a> {
     /// Starts a thread with `stack` bytes of stack. The result must not be forgotten, because
     /// `body` may borrow for its lifetime.
     pub(super) fn start(stack: usize, body: Body<'a>) -> io::Result<Thread<'a>> {
+        if STARTS_NONE.load(Ordering::Relaxed) {
+            return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+        }
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         // SAFETY: the call initialises its argument.
         unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) };

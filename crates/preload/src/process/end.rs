@@ -1,8 +1,9 @@
 //! The end of the process: its connections are handed over first.
 
+use core::time::Duration;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use slipstack_posix::Process;
+use slipstack_posix::{End, Process};
 
 use super::last::has_other_threads;
 use super::sys::exit_at_once;
@@ -10,29 +11,54 @@ use super::{become_helper, current, fork_away, forked, raw};
 use crate::raw::{BLOCK_ALL, swap_mask};
 use crate::thread::InCall;
 
+/// How often, and at most how many times, a thread looks whether another one is done.
+const LOOK: Duration = Duration::from_millis(5);
+const LOOKS_MAX: u32 = 400;
+
 /// The process is ending; its connections are handed over already.
 static IS_ENDED: AtomicBool = AtomicBool::new(false);
+
+/// Another thread hands over the connections that others use, and ends the process.
+static IS_LEFT: AtomicBool = AtomicBool::new(false);
 
 /// Ends the process in order: its connections go to the keeper, once no other process uses them.
 pub extern "C" fn end_in_order() {
     if let Some(process) = current()
         && process.has_borrowers()
-        && !has_other_threads()
     {
-        raw::with_room(|| leave_to_borrowers(process));
+        let end = match has_other_threads() {
+            true => End::AtOnce,
+            false => End::Alone,
+        };
+        raw::with_room(|| leave_to_borrowers(process, end));
     }
     end();
 }
 
-/// Others may use connections of the process: a helper goes on with them, or else this process
-/// does until nobody uses them.
-fn leave_to_borrowers(process: &'static Process) {
+/// Ends the process by the default action of a signal.
+pub fn end_by_signal() {
+    if let Some(process) = current()
+        && process.has_borrowers()
+    {
+        raw::with_room(|| leave_to_borrowers(process, End::AtOnce));
+    }
+    end();
+}
+
+/// Others may use connections of the process: a helper goes on with them. Where it cannot, this
+/// process does until nobody uses them, if no other thread of the program's would go on too.
+fn leave_to_borrowers(process: &'static Process, end: End) {
+    let mask = swap_mask(BLOCK_ALL);
+    if IS_LEFT.swap(true, Relaxed) {
+        await_end();
+        swap_mask(mask);
+        return;
+    }
     let prepared = {
         let _in_call = InCall::enter();
-        process.prepare_succession()
+        process.prepare_succession(end)
     };
     if let Some(succession) = prepared {
-        let mask = swap_mask(BLOCK_ALL);
         let pid = forked(fork_away);
         let _in_call = InCall::enter();
         if pid == 0 {
@@ -41,10 +67,22 @@ fn leave_to_borrowers(process: &'static Process) {
             end_helper();
         }
         process.end_succession(succession, pid > 0);
-        swap_mask(mask);
     }
-    let _in_call = InCall::enter();
-    process.outlast_borrowers();
+    swap_mask(mask);
+    if end == End::Alone {
+        let _in_call = InCall::enter();
+        process.outlast_borrowers();
+    }
+}
+
+/// Waits until the thread that hands the connections over is done, which ends the process.
+fn await_end() {
+    for _ in 0..LOOKS_MAX {
+        if IS_ENDED.load(Relaxed) {
+            return;
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 /// Ends a helper process once its connections are no longer used.
@@ -57,8 +95,7 @@ pub fn end_helper() -> ! {
     exit_at_once()
 }
 
-/// The process ends without waiting for others: by the default action of a signal, or because
-/// nobody else has its connections any more.
+/// The process ends without waiting for others.
 pub fn end() {
     let Some(process) = current() else { return };
     if IS_ENDED.swap(true, Relaxed) {
@@ -76,4 +113,5 @@ pub fn end() {
 /// The child of a fork ends on its own account.
 pub fn begin_again() {
     IS_ENDED.store(false, Relaxed);
+    IS_LEFT.store(false, Relaxed);
 }

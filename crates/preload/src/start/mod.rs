@@ -27,7 +27,7 @@ fn start(mut variables: Vec<CString>) {
     }
     let inherits = has_inherited(&variables);
     if process::keep(variables) {
-        signals::at_end(process::end);
+        signals::at_end(process::end_by_signal);
         cancel::at_first(process::wake_sleepers);
         sys::register();
         process::watch_this_thread();

@@ -18,4 +18,4 @@ pub use helper::HelperHandover;
 pub use passing::{Passing, is_passed};
 pub use starting::SpawnLending;
 pub(crate) use starting::StewardSockets;
-pub use succeeding::EndHandover;
+pub use succeeding::{End, EndHandover};

@@ -10,11 +10,14 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::io::retry_on_intr;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags};
+use rustix::process::{Pid, Signal, kill_process};
 use slipstack_channel::{CloseMode, Transport};
+use slipstack_mem::thread::start_no_more;
 
 use crate::attachment::Attachment;
 use crate::lending::child::Packed;
@@ -30,9 +33,22 @@ use crate::socket::borrowed::ReadRequest;
 use crate::socket::borrowed::child_message::control_pair;
 use crate::socket::description::{Decided, Description, Kind};
 
+/// How long a helper may take for its engine.
+const HELPER_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The state in which a process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// No thread of the program's but the calling one is left, and it is in no call of libc.
+    Alone,
+    /// Other threads go on until the process has ended, or a signal has interrupted anything.
+    AtOnce,
+}
+
 /// Connections on their way to the helper of a process that has ended.
 #[derive(Debug)]
 pub struct EndHandover {
+    end: End,
     packed: Packed,
     /// The connections, with what an engine makes them from.
     carried: Vec<(Arc<Description>, Vec<u8>)>,
@@ -45,9 +61,11 @@ impl Process {
     /// Called when the program has ended and others may use connections of its. `None`: there is
     /// nothing that a helper could have. Otherwise a fork, [`Process::succeed`] in the child and
     /// [`Process::end_succession`] here must follow.
-    pub fn prepare_succession(&'static self) -> Option<EndHandover> {
+    pub fn prepare_succession(&'static self, end: End) -> Option<EndHandover> {
         self.lending.post.await_steward();
-        self.close_sockets(0, u32::MAX);
+        if end == End::Alone {
+            self.close_sockets(0, u32::MAX);
+        }
         let mut packed = self.lending.post.pack()?;
         let pair = control_pair().ok();
         let carried = match &pair {
@@ -61,6 +79,7 @@ impl Process {
         // The helper keeps them.
         ends_of(&packed).for_each(|number| self.lending.forget(number));
         Some(EndHandover {
+            end,
             packed,
             carried,
             programs,
@@ -103,12 +122,19 @@ impl Process {
     /// none.
     pub fn succeed(&'static self, succession: EndHandover) {
         let EndHandover {
+            end,
             packed,
             carried,
             programs,
             helpers,
         } = succession;
         drop(programs);
+        send_words(&helpers, &[u64::from(std::process::id())]);
+        if end == End::AtOnce {
+            // One of the locks of libc may be held for ever.
+            start_no_more();
+            self.close_sockets(0, u32::MAX);
+        }
         let Some(attachment) = self.attached_quietly() else {
             return;
         };
@@ -120,11 +146,10 @@ impl Process {
         let packed = self.take_up(packed, &sockets);
         let slot = u64::from(attachment.slot().unwrap_or(0));
         let ids = sockets.iter().map(|socket| socket.id);
-        let message: Vec<u8> = std::iter::once(slot)
-            .chain(ids)
-            .flat_map(u64::to_le_bytes)
-            .collect();
-        let _ = rustix::net::send(&helpers, &message, SendFlags::NOSIGNAL);
+        send_words(
+            &helpers,
+            &std::iter::once(slot).chain(ids).collect::<Vec<_>>(),
+        );
         drop(helpers);
         let _ = self.close_others(0, u32::MAX, 0);
         if let Ok(mut steward) = Steward::new(self, &self.lending.post) {
@@ -205,16 +230,17 @@ impl Process {
     /// they are served here as before.
     pub fn end_succession(&'static self, succession: EndHandover, has_helper: bool) {
         let EndHandover {
+            end: _,
             packed,
             carried,
             programs,
             helpers,
         } = succession;
         drop(helpers);
-        let message = has_helper
-            .then(|| receive_reply(&programs, carried.len()))
+        let reply = has_helper
+            .then(|| await_helper(&programs, carried.len()))
             .flatten();
-        let (slot, ids) = message.unwrap_or_default();
+        let (slot, ids) = reply.unwrap_or_default();
         for (socket, bytes) in carried {
             let Some((attachment, sock)) = place_of(&socket) else {
                 continue;
@@ -297,14 +323,32 @@ fn carry_out(socket: &Description) -> Option<Vec<u8>> {
     attachment.carry_out(sock)
 }
 
-/// Reads the slot of the helper's engine and the numbers of the `count` connections that it has at
-/// most. `None`: it has ended.
-fn receive_reply(programs: &OwnedFd, count: usize) -> Option<(u16, Vec<u64>)> {
-    let mut message = vec![0; (1 + count) * 8];
+fn send_words(helpers: &OwnedFd, words: &[u64]) {
+    let message: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let _ = rustix::net::send(helpers, &message, SendFlags::NOSIGNAL);
+}
+
+/// Reads at most `max` words of the helper's. `None`: it has ended, or it is late.
+fn receive_words(programs: &OwnedFd, max: usize) -> Option<Vec<u64>> {
+    let mut message = vec![0; max * 8];
     let recv = || rustix::net::recv(programs, &mut message[..], RecvFlags::empty());
     let (_, len) = retry_on_intr(recv).ok()?;
     let (words, _) = message[..len.min(message.len())].as_chunks();
-    let mut words = words.iter().map(|kind| u64::from_le_bytes(*kind));
-    let slot = u16::try_from(words.next()?).ok()?;
-    Some((slot, words.collect()))
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    Some(words.collect())
+}
+
+/// Returns the slot of the helper's engine and the numbers of the `count` connections that it has
+/// at most. `None`: it has ended. One that says nothing for too long is ended.
+fn await_helper(programs: &OwnedFd, count: usize) -> Option<(u16, Vec<u64>)> {
+    let _ = set_socket_timeout(programs, Timeout::Recv, Some(HELPER_TIME_MAX));
+    let helper = *receive_words(programs, 1)?.first()?;
+    let Some(mut words) = receive_words(programs, 1 + count).filter(|words| !words.is_empty())
+    else {
+        let helper = i32::try_from(helper).ok().and_then(Pid::from_raw);
+        let _ = helper.map(|helper| kill_process(helper, Signal::KILL));
+        return None;
+    };
+    let slot = u16::try_from(words.remove(0)).ok()?;
+    Some((slot, words))
 }
