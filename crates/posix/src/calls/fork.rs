@@ -1,6 +1,7 @@
 //! fork, exec and exit.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use slipstack_mem::Descriptor;
 use crate::addr::Family;
 use crate::addr::stack_addr;
 use crate::epoll::{Set, Target};
+use crate::idhash::BuildIdHasher;
 use crate::lending::Inheritance;
 use crate::process::Process;
 use crate::process::lending::StewardSockets;
@@ -23,6 +25,9 @@ use crate::socket::description::{Bound, Decided, Description, Kind, New};
 use crate::socket::kernel_socket::kernel_name;
 use crate::socket::kernel_socket::set_nonblocking;
 use crate::socket::{Dgram, Listener, Side};
+
+/// A child's descriptions by the ids of its parent's.
+type Renewed = HashMap<u64, Arc<Description>, BuildIdHasher>;
 
 impl Process {
     /// Prepares for `fork` (and calls that act like it: vfork, daemon, clone without CLONE_VM).
@@ -183,20 +188,16 @@ impl Process {
         let lent = self.begin_borrowing();
         self.engines.is_forked.store(true, Ordering::Relaxed);
         let parent = self.pid.swap(std::process::id(), Ordering::Relaxed);
-        let mut renewed: Vec<(u64, Arc<Description>)> = Vec::new();
+        let mut renewed = Renewed::default();
         for (number, entry) in self.table.all() {
             match entry {
                 Entry::Socket(old) => {
-                    let known = renewed.iter().find(|(id, _)| *id == old.id);
-                    let new = match known {
-                        Some((_, new)) => Arc::clone(new),
-                        None => {
-                            let new = Arc::new(self.in_child(&old, &lent));
-                            new.set_inode(old.inode(parent));
-                            renewed.push((old.id, Arc::clone(&new)));
-                            new
-                        }
-                    };
+                    let new = renewed.entry(old.id).or_insert_with(|| {
+                        let new = Arc::new(self.in_child(&old, &lent));
+                        new.set_inode(old.inode(parent));
+                        new
+                    });
+                    let new = Arc::clone(new);
                     new.cold.lock().numbers.push(number);
                     mem::forget(self.table.put(number, Entry::Socket(new)));
                     mem::forget(old);
@@ -455,11 +456,11 @@ fn renew_set(set: &Set) {
 }
 
 /// Points the items of an inherited set at the child's descriptions.
-fn replace_members(set: &Arc<Set>, renewed: &[(u64, Arc<Description>)]) {
+fn replace_members(set: &Arc<Set>, renewed: &Renewed) {
     for (item, old) in set.members() {
         let Target::Socket(old) = old else { continue };
-        match renewed.iter().find(|(id, _)| *id == old.id) {
-            Some((_, new)) => {
+        match renewed.get(&old.id) {
+            Some(new) => {
                 set.retarget(item, Target::Socket(Arc::clone(new)));
                 new.watch(Set::watch_of(set, item));
             }

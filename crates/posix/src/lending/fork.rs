@@ -20,6 +20,7 @@ pub(crate) struct Branch {
 pub(crate) struct Fork {
     /// Our steward's end and the child's; `None`: there is nothing of ours that it could use.
     pub(crate) control: Option<(OwnedFd, OwnedFd)>,
+    /// In the order of their ids, and so are their names.
     pub(crate) shared: Vec<Arc<Description>>,
     pub(crate) names: Vec<Names>,
     /// Control sockets to the stewards of other processes, for sockets that this process has
@@ -38,7 +39,8 @@ pub(crate) struct Inheritance {
 impl Inheritance {
     /// The names of a connection of the parent's, and the way to it.
     pub(crate) fn of_parent(&self, id: u64) -> (Option<&Names>, Option<Arc<Control>>) {
-        let names = self.names.iter().find(|names| names.id == id);
+        let found = self.names.binary_search_by_key(&id, |names| names.id);
+        let names = found.ok().map(|at| &self.names[at]);
         // A child cannot request a socket that is not lent.
         let control = names.and(self.control.clone());
         (names, control)

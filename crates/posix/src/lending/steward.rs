@@ -1,6 +1,8 @@
 //! The steward: the parent's thread that keeps what its children may use, and moves the bytes of
 //! what they use.
 
+mod packing;
+
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -12,8 +14,7 @@ use slipstack_mem::raised;
 use crate::epoll::{Set, Target};
 use crate::errno::Errno;
 use crate::idhash::BuildIdHasher;
-use crate::lending::child::{Child, Packed, leave_all};
-use crate::lending::giving::come_back;
+use crate::lending::child::{Child, leave_all};
 use crate::lending::lender::Lender;
 use crate::lending::post::{Charge, Inline, Post};
 use crate::lending::pump::{Origin, Pump, ROOM};
@@ -54,6 +55,8 @@ pub(crate) struct Steward {
     has_looked: bool,
     /// The program has ended, and what it had open is closed.
     is_ending: bool,
+    /// It had no work and has waited for some.
+    has_lingered: bool,
     /// The buffer through which bytes are moved.
     pub(crate) room: Box<[u8]>,
 }
@@ -104,6 +107,7 @@ impl Steward {
             ready: Vec::new(),
             has_looked: false,
             is_ending: false,
+            has_lingered: false,
             room: vec![0; ROOM].into(),
         })
     }
@@ -124,51 +128,26 @@ impl Steward {
             }
             if self.is_done() {
                 self.rest.stop_leading(self.lender);
+                if self.may_linger() {
+                    self.rest.look(self.lender, KernelCheck::Linger, |_, _| {});
+                    continue;
+                }
                 match self.post.retire() {
                     true => break,
                     false => continue,
                 }
             }
+            self.has_lingered = false;
             self.look(true);
             self.run_ready();
         }
         self.rest.end(self.lender);
     }
 
-    /// Leaves children and pumps to whoever goes on with them.
-    fn pack(mut self) {
-        for child in self.children.values_mut() {
-            let given = std::mem::take(&mut child.given);
-            given
-                .iter()
-                .for_each(|it| come_back(&mut self.pumps, &mut self.ready, it));
-        }
-        let children: Vec<(u64, Child)> = self.children.drain().collect();
-        for (_, child) in &children {
-            self.rest.unwatch(&child.control);
-        }
-        let keys: Vec<u64> = self.pumps.keys().copied().collect();
-        let pumps = keys
-            .into_iter()
-            .filter_map(|key| Some((key, self.take_out(key)?)));
-        let pumps = pumps.collect();
-        self.rest.stop_leading(self.lender);
-        self.rest.end(self.lender);
-        self.post.keep(Packed { children, pumps });
-    }
-
-    /// Goes on with what another steward has left, whose descriptors are noted already.
-    pub(crate) fn take_up(&mut self, packed: Packed) {
-        let Packed { children, pumps } = packed;
-        for (key, mut pump) in pumps {
-            self.next_key = self.next_key.max(key + 1);
-            pump.look_again();
-            self.add_as(key, pump);
-        }
-        for (key, child) in children {
-            self.next_key = self.next_key.max(key + 1);
-            self.add_child(key, child);
-        }
+    /// Returns whether the steward waits for more work before it ends, which it does once.
+    fn may_linger(&mut self) -> bool {
+        let is_ending = self.post.is_ending.load(Ordering::SeqCst);
+        !is_ending && !std::mem::replace(&mut self.has_lingered, true)
     }
 
     fn begin_round(&mut self) {

@@ -27,12 +27,18 @@ const EVENTS_MAX: usize = 64;
 /// Sleeps of at least this length may end a millisecond late, which is epoll's resolution.
 const COARSE_NS: u64 = 8_000_000;
 
+/// How long a steward without work waits for more before it ends: starting another one takes
+/// longer than the fork of a small program.
+const LINGER_NS: u64 = 20_000_000;
+
 /// How to check the kernel's descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KernelCheck {
     Glance,
     /// Sleeps until there is an event, or one was reported since [`StewardWait::note_news`].
     Sleep,
+    /// Sleeps likewise, for [`LINGER_NS`] at most.
+    Linger,
     /// Sleeps likewise, and drives the engine.
     Lead,
 }
@@ -139,6 +145,7 @@ impl StewardWait {
         };
         let left = match (&led, sleeps) {
             (Ok(Some(led)), true) => self.led_sleep(lender, led),
+            (Ok(None), true) if manner == KernelCheck::Linger => Some(LINGER_NS),
             (Ok(None), true) if self.waiter.has_doorbell() => None,
             (Ok(None), true) => Some(BLIND_SLEEP_NS),
             (_, false) | (Err(Missed), _) => Some(0),
