@@ -192,6 +192,7 @@ CLUSTER = """
 const cluster = require('cluster'), net = require('net');
 if (cluster.isPrimary) {
   for (let i = 0; i < 2; i++) cluster.fork();
+  cluster.on('listening', () => console.log('a worker listens'));
 } else {
   net.createServer((sock) => sock.on('data', (data) => sock.write(process.pid + ' ' + data)))
     .listen(+process.argv[2], '0.0.0.0');
@@ -206,7 +207,7 @@ def connections_that_nodes_cluster_gives_its_workers_are_theirs(world):
     script = world.folder / "cluster.js"
     script.write_text(CLUSTER)
     started = world.stack("node", script, PORT)
-    world.wait_port(PORT, process=started)
+    until(lambda: started.output().count("listens") == 2, 20, "both workers listen")
     with contextlib.ExitStack() as stack:
         socks = [stack.enter_context(world.connect(PORT)) for _ in range(16)]
         workers = set()
