@@ -216,3 +216,66 @@ print("answered")
 def a_child_sends_datagrams_to_a_socket_of_its_parent_that_it_has_too(world):
     started = world.stack("/usr/bin/python3", "-c", TO_PARENT, world.address, PORT)
     assert started.finish(20) == "answered\n", started.errors()
+
+
+SENT_ON = """
+import os, socket, sys
+peer = (sys.argv[1], int(sys.argv[3]))
+near, far = socket.socketpair()
+
+def ask(sock, text):
+    for _ in range(10):
+        sock.send(text)
+        assert sock.recv(100) == text, "another answer"
+
+def in_child(body, *words):
+    pid = os.fork()
+    if pid == 0:
+        body(*words)
+        os._exit(0)
+    return pid
+
+def receiver():
+    for _ in range(2):
+        sock = socket.socket(fileno=socket.recv_fds(far, 1, 1)[1][0])
+        # Until nobody else has it.
+        far.recv(1)
+        sock.settimeout(5)
+        kind, name = sock.type.name, sock.getpeername()
+        ask(sock, b"received")
+        print(kind, name == peer, flush=True)
+        sock.close()
+
+def sends(sock):
+    ask(sock, b"child")
+    socket.send_fds(near, [b"x"], [sock.fileno()])
+
+started = in_child(receiver)
+for is_childs in (True, False):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(5)
+        sock.bind((sys.argv[2], 0))
+        sock.connect(peer)
+        ask(sock, b"maker")
+        if is_childs:
+            os.waitpid(in_child(sends, sock), 0)
+        else:
+            sends(sock)
+    near.send(b"x")
+assert os.waitpid(started, 0)[1] == 0
+"""
+
+
+@test
+def a_connected_datagram_socket_is_sent_on_by_a_child_and_by_its_maker(world):
+    with world.at_peer():
+        echo = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with echo:
+        echo.bind((world.peer_address, PORT))
+        echo.settimeout(10)
+        words = (world.peer_address, world.address, PORT)
+        started = world.stack("/usr/bin/python3", "-c", SENT_ON, *words)
+        for _ in range(60):
+            data, sender = echo.recvfrom(100)
+            echo.sendto(data, sender)
+        assert started.finish(30) == "SOCK_DGRAM True\n" * 2, started.errors()

@@ -13,6 +13,7 @@ mod starting;
 mod succeeding;
 mod takeover;
 mod taking;
+mod word;
 
 pub use helper::HelperHandover;
 pub use passing::{Passing, is_passed};

@@ -70,10 +70,13 @@ impl Process {
                 passing.0.push(connection);
                 Some(number)
             }
-            // The descriptor number holds a kernel datagram socket.
-            Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram && !it.is_taken() => {
-                self.note_mode(&socket);
-                None
+            // The receiver makes its own part, from the kernel's: that is under the descriptor
+            // number, or beside the end of a pair there.
+            Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
+                let kept = it.kernel_part.lock().filter(|_| it.is_taken());
+                let part = kept.or_else(|| socket.kernel_number());
+                self.leave_word(&socket, part, it.remote());
+                kept.map(Descriptor::number)
             }
             Some(Decided::Foreign(it)) => {
                 // From now on another program has the pair too, which may not be heard.
@@ -87,19 +90,15 @@ impl Process {
                 socket.materialize_for_exec(self);
                 None
             }
-            None | Some(Decided::Listener(_) | Decided::Dgram(_)) => {
-                self.note_mode(&socket);
+            Some(Decided::Dgram(dgram)) => {
+                let remote = *dgram.remote.lock();
+                self.leave_word(&socket, socket.kernel_number(), remote);
                 None
             }
-        }
-    }
-
-    /// Leaves word in the kernel's part, which never blocks itself, whether the socket does.
-    fn note_mode(&self, socket: &Description) {
-        if let Some(number) = socket.kernel_number() {
-            let mode = i32::from(socket.is_nonblocking()).to_ne_bytes();
-            let (fd, level) = (number.number(), libc::SOL_SOCKET);
-            let _ = self.kernel.setsockopt(fd, level, MODE, &mode);
+            None | Some(Decided::Listener(_)) => {
+                self.leave_word(&socket, socket.kernel_number(), None);
+                None
+            }
         }
     }
 
@@ -178,13 +177,12 @@ impl Process {
         if let Some((names, pair)) = abstract_name::read(number) {
             self.receive_connection(number, &names, pair);
         } else if let Some(letter) = kind_letter(number).filter(|_| self.has_part_in(number)) {
-            let mut mode = [0; 4];
-            let result = self
-                .kernel
-                .getsockopt(fd, libc::SOL_SOCKET, MODE, &mut mode);
-            let is_nonblocking = result.is_ok() && mode != [0; 4];
+            let (is_nonblocking, remote) = self.take_word(fd);
             let ending = if is_nonblocking { "n" } else { "" };
             self.inherit(&format!("{letter}{fd}{ending}"));
+            if let Some(remote) = remote {
+                self.connect_received(fd, remote);
+            }
         }
     }
 }
@@ -257,10 +255,6 @@ impl Process {
         })
     }
 }
-
-/// SO_SELECT_ERR_QUEUE (asm-generic/socket.h), which has no effect on sockets without an error
-/// queue.
-const MODE: i32 = 45;
 
 /// Sets SO_RCVTIMEO and SO_SNDTIMEO to those of the end of the pair under `number`.
 fn learn_times(number: Descriptor, socket: &Description) {
