@@ -25,6 +25,7 @@ mod inbox;
 mod layout;
 mod left;
 mod nets;
+mod outgoing;
 mod owner;
 mod passing;
 mod policy;
@@ -58,7 +59,8 @@ pub use layout::{
     REGION_BYTES, REGION_BYTES_MIN, REGION_LEN_MAX, SOCKETS, region_bytes_within,
 };
 pub use left::LeftConnection;
-pub use owner::{Inside, Owner};
+pub use outgoing::{Outgoing, OutgoingDatagram};
+pub use owner::{Arrived, Inside, Owner};
 pub use passing::{HOPS_MAX, PASSED_CHUNK, Passed, PassingHead};
 pub use policy::{Asker, Policy};
 pub use program::{

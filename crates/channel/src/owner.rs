@@ -6,16 +6,40 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 
 use crate::engine_end::EngineEnd;
+use crate::ids::SockId;
 use crate::layout::REGION_BYTES;
+use crate::outgoing::Outgoing;
 use crate::program::ProgramEnd;
+
+/// A datagram on arrival: its payload lies in the received frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived<'a> {
+    pub from: SocketAddr,
+    pub to: SocketAddr,
+    pub payload: &'a [u8],
+}
 
 /// A user of a channel that its engine calls.
 pub trait Owner: Send {
     /// Takes the events that wait and sends commands. Called in each turn in which there are
     /// events, [`Owner::has_work`] or the deadline has come.
     fn run(&mut self, now_ns: u64);
+
+    /// Handles a datagram while its frame is being received, without the socket's ring; `false`:
+    /// it is to wait there. Afterwards [`Owner::has_work`] holds.
+    fn on_datagram(&mut self, now_ns: u64, sock: SockId, arrived: &Arrived<'_>) -> bool {
+        let _ = (now_ns, sock, arrived);
+        false
+    }
+
+    /// Exchanges the responses of [`Owner::on_datagram`] for an empty list. Called after each
+    /// [`Owner::run`], before the commands.
+    fn take_outgoing(&mut self, empty: &mut Outgoing) {
+        let _ = empty;
+    }
 
     /// Returns whether there is work other than an event, such as a worker's result. Called in each
     /// turn and before the engine sleeps; later work has to ring the engine's doorbell.

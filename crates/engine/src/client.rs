@@ -1,6 +1,7 @@
 //! A program attached to the engine, and its sockets as the engine sees them.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::net::SocketAddr;
 
 use slipstack_channel::{
@@ -459,4 +460,12 @@ impl Client {
 pub(crate) struct Owned {
     pub(crate) client: ClientId,
     pub(crate) owner: Box<dyn slipstack_channel::Owner>,
+}
+
+impl fmt::Debug for Owned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owned")
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
 }

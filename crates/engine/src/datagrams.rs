@@ -147,14 +147,20 @@ impl Engine {
             };
             let mut fx = Fx::new(&mut self.env, &mut *self.device);
             let sent = self.stack.udp_send(now, id, &datagram, &mut fx);
-            if let Err(error) = sent
-                && let Some(reason) = error.of_datagram()
-            {
-                self.env.fail(owner, reason, State::NONE);
+            if let Err(error) = sent {
+                self.note_refused(owner, error);
             }
         }
         self.scratch = payload;
         self.note_unsent(owner);
+    }
+
+    /// The stack has refused a datagram.
+    #[cold]
+    pub(crate) fn note_refused(&mut self, owner: Owner, error: SocketError) {
+        if let Some(reason) = error.of_datagram() {
+            self.env.fail(owner, reason, State::NONE);
+        }
     }
 
     #[cold]

@@ -138,6 +138,9 @@ impl Effects for Fx<'_> {
         let Some(owner) = self.env.udp_owner(udp) else {
             return;
         };
+        if !self.env.owned.is_empty() && self.env.hand_over(owner, datagram) {
+            return;
+        }
         let Some(client) = self.env.client(owner.client) else {
             return;
         };

@@ -6,13 +6,13 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use slipstack_channel::{EngineEnd, FlowDirectory, InboxMessage, Limits};
+use slipstack_channel::{EngineEnd, FlowDirectory, InboxMessage, Limits, Outgoing};
 use slipstack_device::{Device, Rest, Sink};
 use slipstack_mem::{Doorbell, MpscInbox, Region};
 use slipstack_stack::{CloseMode, ConnId, Instant, RxMeta, Stack, StackConfig};
 
 use crate::authority::{NeighbourTable, PortAuthority};
-use crate::client::{Client, ClientId, Owned};
+use crate::client::{Client, ClientId};
 use crate::departed::Departed;
 use crate::effects::Fx;
 use crate::environment::Environment;
@@ -109,8 +109,8 @@ pub struct Engine {
     pub(crate) arriving: Arriving,
     /// Set once the device is wrapped: see `alone.rs`.
     pub(crate) is_alone: Option<Arc<AtomicBool>>,
-    /// Clients that live on this thread.
-    pub(crate) owned: Vec<Owned>,
+    /// List for the responses of clients that live on this thread.
+    pub(crate) outgoing: Outgoing,
     /// An operator's question while it is being answered.
     pub(crate) pending_inquiry: Option<Box<PendingInquiry>>,
     pub(crate) filter: HeldFilter,
@@ -138,6 +138,8 @@ impl Engine {
         let directory = setup.directory.as_ref().and_then(FlowDirectory::new);
         let env = Environment {
             clients: Vec::new(),
+            owned: Vec::new(),
+            has_responses: false,
             conns: Owners::default(),
             listeners: Owners::default(),
             udps: Owners::default(),
@@ -175,7 +177,7 @@ impl Engine {
             full_turns: 0,
             arriving: Arriving::default(),
             is_alone: None,
-            owned: Vec::new(),
+            outgoing: Outgoing::default(),
             pending_inquiry: None,
             filter: HeldFilter::default(),
             filter_due: None,

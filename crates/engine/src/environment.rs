@@ -7,7 +7,7 @@ use slipstack_channel::Limits;
 use slipstack_stack::{ConnId, Instant, ListenerId, UdpId};
 
 use crate::authority::NeighbourTable;
-use crate::client::{Client, ClientId, Socket};
+use crate::client::{Client, ClientId, Owned, Socket};
 use crate::departed::Departed;
 use crate::drained::Drained;
 use crate::frames::FrameQueue;
@@ -19,6 +19,10 @@ use crate::stats::EngineCounters;
 #[derive(Debug)]
 pub(crate) struct Environment {
     pub(crate) clients: Vec<Option<Client>>,
+    /// Clients that live on this thread.
+    pub(crate) owned: Vec<Owned>,
+    /// Some of them have been given datagrams on arrival, and may have answered.
+    pub(crate) has_responses: bool,
     pub(crate) conns: Owners,
     pub(crate) listeners: Owners,
     pub(crate) udps: Owners,

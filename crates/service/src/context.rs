@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slipstack_channel::{
-    CloseMode, Command, Envelope, ProgramEnd, SockId, SocketOption, State, Ticket, Transport,
+    CloseMode, Command, Envelope, Outgoing, OutgoingDatagram, ProgramEnd, SockId, SocketOption,
+    State, Ticket, Transport,
 };
 
 use crate::connections::{ConnectionId, DatagramSocketId, Entries, ListenerId, Phase};
@@ -46,6 +47,9 @@ pub(crate) struct Core<R> {
     pub(crate) wake_at: Cell<Option<u64>>,
     pub(crate) listeners: RefCell<Vec<SockId>>,
     pub(crate) datagram_sockets: RefCell<Vec<SockId>>,
+    /// A datagram is being handled on its arrival: responses go to `outgoing`.
+    pub(crate) is_arriving: Cell<bool>,
+    pub(crate) outgoing: RefCell<Outgoing>,
     /// Requests under way.
     pub(crate) asked: RefCell<Vec<(Ticket, Asked)>>,
     /// Attempts for which there was no ticket yet; at most as many as there are connections.
@@ -373,9 +377,21 @@ impl<R> Context<'_, R> {
         local: Option<SocketAddr>,
         bytes: &[u8],
     ) -> Result<(), Full> {
+        let local = local.filter(|local| !local.ip().is_unspecified());
+        if self.core.is_arriving.get() {
+            let response = OutgoingDatagram {
+                sock: socket.0,
+                peer,
+                local: local.map(|local| local.ip()),
+                payload: bytes,
+            };
+            if self.core.outgoing.borrow_mut().push(&response) {
+                return Ok(());
+            }
+        }
         let envelope = Envelope {
             peer: Some(peer),
-            local: local.filter(|local| !local.ip().is_unspecified()),
+            local,
             ..Envelope::default()
         };
         let sent = self

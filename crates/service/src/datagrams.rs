@@ -1,6 +1,6 @@
 //! Datagrams: received ones, to the handler or to workers, and the workers' answers.
 
-use slipstack_channel::SockId;
+use slipstack_channel::{Arrived, SockId};
 
 use crate::connections::DatagramSocketId;
 use crate::context::{Context, Core};
@@ -15,6 +15,37 @@ use crate::service::Service;
 const RESEND_NS: u64 = 1_000_000;
 
 impl<S: Service> Host<S> {
+    /// Calls the handler for a datagram whose frame is being received; `false` if the socket is
+    /// not the service's any more.
+    #[inline]
+    pub(crate) fn take_arrived(&mut self, now: u64, sock: SockId, arrived: &Arrived<'_>) -> bool {
+        if !self.core.datagram_sockets.borrow().contains(&sock) {
+            return false;
+        }
+        let has_dispatcher = self.has_dispatcher;
+        let cx = Context {
+            core: &self.core,
+            now_ns: now,
+        };
+        let id = DatagramSocketId(sock);
+        let service = &mut self.service;
+        let datagram = Datagram {
+            from: arrived.from,
+            to: arrived.to,
+            payload: Received::new(arrived.payload, &[]),
+        };
+        self.handled += 1;
+        if has_dispatcher && is_passed(cx.core, id, &datagram) {
+            return true;
+        }
+        cx.core.is_arriving.set(true);
+        if guarded(|| service.on_datagram(&cx, id, &datagram)).is_none() {
+            cx.core.counts.panics.add(1);
+        }
+        cx.core.is_arriving.set(false);
+        true
+    }
+
     pub(crate) fn take_datagrams(&mut self, now: u64, sock: SockId) {
         let has_dispatcher = self.has_dispatcher;
         let cx = Context {

@@ -5,17 +5,17 @@ use std::io;
 use std::sync::Arc;
 
 use slipstack_channel::{
-    ChannelEvent, CloseMode, Command, EventKind, Inside, Owner, ProgramEnd, REGION_BYTES, Reason,
-    SockId, SocketError, State, Ticket,
+    Arrived, ChannelEvent, CloseMode, Command, EventKind, Inside, Outgoing, Owner, ProgramEnd,
+    REGION_BYTES, Reason, SockId, State,
 };
 use slipstack_mem::Doorbell;
 
-use crate::connections::{ConnectionId, DatagramSocketId, ListenerId, Phase};
-use crate::context::{Asked, Context, Core};
+use crate::connections::{ConnectionId, ListenerId, Phase};
+use crate::context::{Context, Core};
 use crate::control::Control;
 use crate::dispatch::{Dispatch, Dispatcher};
 use crate::limits::Limits;
-use crate::outcome::{Closed, Refused, Via};
+use crate::outcome::{Closed, Via};
 use crate::panics::guarded;
 use crate::service::Service;
 use crate::workers::{Pool, Results};
@@ -56,6 +56,8 @@ pub struct Host<S: Service> {
     pub(crate) has_dispatcher: bool,
     /// When workers' answers that found no room are sent again.
     pub(crate) resend_at: Option<u64>,
+    /// Datagrams handled on arrival since the last [`Owner::run`].
+    pub(crate) handled: u64,
 }
 
 impl<S: Service> Host<S> {
@@ -86,6 +88,7 @@ impl<S: Service> Host<S> {
             states: Vec::new(),
             has_dispatcher: dispatcher.is_some(),
             resend_at: None,
+            handled: 0,
             core: Core {
                 program,
                 entries: Default::default(),
@@ -93,6 +96,8 @@ impl<S: Service> Host<S> {
                 wake_at: Default::default(),
                 listeners: Default::default(),
                 datagram_sockets: Default::default(),
+                is_arriving: Default::default(),
+                outgoing: Default::default(),
                 asked: Default::default(),
                 attempts: Default::default(),
                 ended: Default::default(),
@@ -115,7 +120,7 @@ impl<S: Service> Host<S> {
     }
 
     /// Calls a handler that belongs to no connection.
-    fn call<T>(
+    pub(crate) fn call<T>(
         &mut self,
         now: u64,
         handler: impl FnOnce(&mut S, &Context<'_, S::Result>) -> T,
@@ -386,76 +391,6 @@ impl<S: Service> Host<S> {
     }
 
     #[cold]
-    fn take_replies(&mut self, now: u64) {
-        let asked = std::mem::take(&mut *self.core.asked.borrow_mut());
-        for (ticket, what) in asked {
-            match self.core.program.reply(ticket) {
-                None => self.core.asked.borrow_mut().push((ticket, what)),
-                Some(Ok(_)) => self.on_granted(what),
-                Some(Err(refusal)) => self.on_refused(now, what, refusal),
-            }
-        }
-    }
-
-    fn on_granted(&mut self, what: Asked) {
-        if let Asked::BindListener { sock, backlog } = what {
-            let ticket = self.core.program.request(Command::Listen { sock, backlog });
-            let asked = (ticket, Asked::Listen { sock });
-            self.core.asked.borrow_mut().push(asked);
-        }
-    }
-
-    fn on_refused(&mut self, now: u64, what: Asked, refusal: SocketError) {
-        let refused = match what {
-            Asked::BindListener { sock, .. } | Asked::Listen { sock } => {
-                self.core
-                    .listeners
-                    .borrow_mut()
-                    .retain(|other| *other != sock);
-                Refused::Listen(ListenerId(sock), refusal)
-            }
-            Asked::BindDatagrams { sock } => {
-                self.core
-                    .datagram_sockets
-                    .borrow_mut()
-                    .retain(|other| *other != sock);
-                Refused::Bind(DatagramSocketId(sock), refusal)
-            }
-            Asked::Connect { sock } => {
-                let phase = self.core.entries.borrow_mut().find(sock).map(|it| it.phase);
-                let Some(Phase::Connecting { tag }) = phase else {
-                    return;
-                };
-                self.core.entries.borrow_mut().end(sock);
-                self.core.program.close(sock, CloseMode::Abort);
-                Refused::Connect(tag, refusal)
-            }
-        };
-        if let Refused::Listen(ListenerId(sock), _) | Refused::Bind(DatagramSocketId(sock), _) =
-            refused
-        {
-            self.core.program.close(sock, CloseMode::Abort);
-        }
-        self.core.shared.note_refusal(refused);
-        self.call(now, |service, cx| service.on_refused(cx, refused));
-    }
-
-    /// Sends the attempts for which there are tickets.
-    #[cold]
-    fn send_attempts(&mut self) {
-        let mut attempts = self.core.attempts.borrow_mut();
-        while let Some((sock, remote)) = attempts.front().copied() {
-            let ticket = self.core.program.request(Command::Connect { sock, remote });
-            if ticket == Ticket::NONE {
-                return;
-            }
-            attempts.pop_front();
-            let asked = (ticket, Asked::Connect { sock });
-            self.core.asked.borrow_mut().push(asked);
-        }
-    }
-
-    #[cold]
     fn run_timers(&mut self, now: u64) {
         loop {
             let due = self.core.timers.borrow_mut().pop_due(now);
@@ -520,10 +455,24 @@ impl<S: Service> Host<S> {
 }
 
 impl<S: Service> Owner for Host<S> {
+    fn on_datagram(&mut self, now: u64, sock: SockId, arrived: &Arrived<'_>) -> bool {
+        self.take_arrived(now, sock, arrived)
+    }
+
+    fn take_outgoing(&mut self, empty: &mut Outgoing) {
+        std::mem::swap(self.core.outgoing.get_mut(), empty);
+    }
+
     fn run(&mut self, now: u64) {
         if !self.is_started {
             self.is_started = true;
             self.call(now, |service, cx| service.on_start(cx));
+        }
+        if self.handled > 0 {
+            self.core
+                .counts
+                .datagrams
+                .add(std::mem::take(&mut self.handled));
         }
         if self.core.results.is_any() {
             self.take_results(now);
@@ -565,6 +514,7 @@ impl<S: Service> Owner for Host<S> {
 
     fn has_work(&self) -> bool {
         !self.is_started
+            || self.handled > 0
             || self.core.results.is_any()
             || self.has_answers()
             || (!self.is_stopped && self.core.shared.is_stopping())

@@ -35,6 +35,7 @@ mod outcome;
 mod panics;
 mod raw;
 mod received;
+mod requests;
 mod service;
 mod timers;
 mod workers;

@@ -98,7 +98,7 @@ pub trait Service: Send + Sized + 'static {
     /// A connection attempt failed.
     fn on_connect_failed(&mut self, cx: &Context<'_, Self::Result>, tag: u64, why: Reason) {}
 
-    /// A datagram has come.
+    /// A datagram has come. On the stack its payload lies in the frame that is being received.
     fn on_datagram(
         &mut self,
         cx: &Context<'_, Self::Result>,

@@ -44,6 +44,7 @@ impl Service for Server {
     fn on_data(&mut self, _: &Context<'_>, _: ConnectionId, (): &mut ()) {}
 
     fn on_datagram(&mut self, cx: &Context<'_>, socket: DatagramSocketId, datagram: &Datagram<'_>) {
+        assert_ne!(datagram.payload.pieces()[0], b"#", "on purpose");
         if datagram.payload.len() > 1 && cx.pass(socket, datagram) {
             return;
         }
@@ -147,6 +148,23 @@ fn a_worker_that_panics_is_counted_and_goes_on() {
     assert_eq!(world.ask_by_datagram(PORT, b"hello"), b"\0hello");
     let counts = workers.counts().next().unwrap();
     assert_eq!((counts.panics.get(), counts.answers.get()), (1, 1));
+}
+
+#[test]
+fn a_handler_that_panics_on_arrival_is_counted_and_goes_on() {
+    let (mut world, _) = world_of(Shape::Run);
+    world.tell_by_datagram(PORT, &[b"#".to_vec()]);
+    assert_eq!(world.ask_by_datagram(PORT, b"x"), b"\x63x");
+    let counts = world.control.counts();
+    assert_eq!((counts.panics.get(), counts.datagrams.get()), (1, 2));
+}
+
+#[test]
+fn a_turn_answers_all_datagrams_that_it_brings() {
+    let (mut world, _) = world_of(Shape::Run);
+    assert_eq!(ask(&mut world, 140)[99], 140);
+    let counts = world.control.counts();
+    assert_eq!((counts.datagrams.get(), counts.unsent.get()), (140, 0));
 }
 
 #[test]
