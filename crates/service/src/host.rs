@@ -56,6 +56,9 @@ pub struct Host<S: Service> {
     pub(crate) has_dispatcher: bool,
     /// When workers' answers that found no room are sent again.
     pub(crate) resend_at: Option<u64>,
+    /// Connections that have ended in the stack, with bytes that the service has not taken; at most
+    /// as many as there are connections.
+    unread: Vec<SockId>,
     /// Datagrams handled on arrival since the last [`Owner::run`].
     pub(crate) handled: u64,
 }
@@ -89,6 +92,7 @@ impl<S: Service> Host<S> {
             has_dispatcher: dispatcher.is_some(),
             resend_at: None,
             handled: 0,
+            unread: Vec::new(),
             core: Core {
                 program,
                 entries: Default::default(),
@@ -289,9 +293,40 @@ impl<S: Service> Host<S> {
             self.tell_end(now, sock);
         }
         if state.contains(State::CLOSED) {
-            self.fail(now, sock, Closed::Done);
+            self.on_gone(now, sock);
         }
         self.finish_ended(now);
+    }
+
+    /// The connection is no more in the stack. Bytes that the service has no place for yet stay in
+    /// the ring until it takes them.
+    fn on_gone(&mut self, now: u64, sock: SockId) {
+        if self.core.program.rx_available(sock) == 0 {
+            return self.fail(now, sock, Closed::Done);
+        }
+        if !self.unread.contains(&sock) {
+            self.unread.push(sock);
+        }
+    }
+
+    /// Ends the connections whose last bytes have been taken.
+    #[cold]
+    fn end_read(&mut self, now: u64) {
+        for sock in std::mem::take(&mut self.unread) {
+            let cx = Context {
+                core: &self.core,
+                now_ns: now,
+            };
+            if !cx.is_open(ConnectionId(sock)) {
+                continue;
+            }
+            if self.core.program.rx_available(sock) > 0 {
+                self.unread.push(sock);
+                continue;
+            }
+            self.tell_end(now, sock);
+            self.fail(now, sock, Closed::Done);
+        }
     }
 
     /// Returns whether a write waits for room and there is some.
@@ -491,6 +526,9 @@ impl<S: Service> Owner for Host<S> {
         }
         if self.core.shared.is_stopping() && !self.is_stopped {
             self.stop(now);
+        }
+        if !self.unread.is_empty() {
+            self.end_read(now);
         }
         self.finish_ended(now);
         if !self.core.attempts.borrow().is_empty() {

@@ -4,7 +4,7 @@ mod world;
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use slipstack_service::{
@@ -185,6 +185,50 @@ fn a_service_that_stops_closes_all_of_its_connections() {
     assert!(world.until(|world| clients.iter().all(|client| world.has_ended(*client))));
     assert_eq!(world.control.counts().open.get(), 0);
     assert!(!world.can_connect(PORT));
+}
+
+/// Ends its side at once, and takes what comes in small pieces.
+struct Slow(Arc<Mutex<(usize, bool)>>);
+
+impl Service for Slow {
+    type Connection = ();
+    type Result = ();
+
+    fn on_start(&mut self, cx: &Context<'_>) {
+        cx.listen(SocketAddr::new(SERVER.into(), PORT), 64).unwrap();
+    }
+
+    fn on_open(&mut self, cx: &Context<'_>, id: ConnectionId, _: Via) -> Option<()> {
+        cx.shutdown(id);
+        cx.set_timer(id, Duration::from_millis(500));
+        Some(())
+    }
+
+    fn on_data(&mut self, _: &Context<'_>, _: ConnectionId, (): &mut ()) {}
+
+    fn on_timer(&mut self, cx: &Context<'_>, id: ConnectionId, (): &mut ()) {
+        let len = cx.received(id).len().min(1000);
+        cx.consume(id, len);
+        self.0.lock().unwrap().0 += len;
+        cx.set_timer(id, Duration::from_millis(10));
+    }
+
+    fn on_end(&mut self, cx: &Context<'_>, id: ConnectionId, (): &mut ()) {
+        self.0.lock().unwrap().1 = true;
+        cx.close(id);
+    }
+}
+
+#[test]
+fn bytes_of_a_connection_that_both_sides_have_ended_wait_for_the_service() {
+    let taken = Arc::new(Mutex::new((0, false)));
+    let mut world = World::new(1, 0.0, Slow(Arc::clone(&taken)), Hosting::default());
+    let client = world.connect(PORT);
+    world.send(client, &[7; 20_000]);
+    world.shutdown(client);
+    assert!(world.until(|world| world.has_ended(client)));
+    assert!(world.until(|world| world.control.counts().open.get() == 0));
+    assert_eq!(*taken.lock().unwrap(), (20_000, true));
 }
 
 #[test]
