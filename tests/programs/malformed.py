@@ -45,6 +45,8 @@ LINGERS = "nginx reads on for a while before it ends the connection"
 BLANK_IN_VALUE = "RFC 9110, section 5.5: blanks and tabs around a value are no part of it"
 EARLY = "the file does not depend on the body: ours is sent before the body has come"
 EXPECTED = "the file does not depend on the body: who waits with it need not send it"
+CONTROL = "RFC 9110, section 5.5: a control character is no part of a value"
+STATUS_501 = "the status for a coding that is not known"
 RANGES = "RFC 9110, section 14.2: a range that cannot be understood is ignored"
 ONE_RANGE = "RFC 9110, section 14.2: a server may ignore the field"
 
@@ -174,6 +176,58 @@ ROWS = {
     ),
     "chunks with line feeds": row(
         get(CHUNKED[:-2], body=b"3\nabc\n0\n\n"), "200 400 ends", SERVED, LINE_FEED
+    ),
+    "chunk size in C's notation": row(
+        get(CHUNKED[:-2], body=b"0x3\r\nabc\r\n0\r\n\r\n"), "200 400 ends", REFUSED, EARLY
+    ),
+    "blank before a chunk's size": row(
+        get(CHUNKED[:-2], body=b" 3\r\nabc\r\n0\r\n\r\n"), "200 400 ends", REFUSED, EARLY
+    ),
+    "blank after a chunk's size": row(get(CHUNKED[:-2], body=b"3 \r\nabc\r\n0\r\n\r\n"), SERVED),
+    "line feed in a chunk's extension": row(
+        get(CHUNKED[:-2], body=b"3;x\ny\r\nabc\r\n0\r\n\r\n"), "200 400 ends", REFUSED, EARLY
+    ),
+    "carriage return in a chunk's extension": row(
+        get(CHUNKED[:-2], body=b"3;x\ry\r\nabc\r\n0\r\n\r\n"), "200 400 ends", REFUSED, EARLY
+    ),
+    "chunk without an end": row(
+        get(CHUNKED[:-2], body=b"3\r\nabc0\r\n\r\n"), "200 400 ends", REFUSED, EARLY
+    ),
+    "chunk that ends with a carriage return": row(
+        get(CHUNKED[:-2], body=b"3\r\nabc\r0\r\n\r\n"), "200 400 ends", REFUSED, EARLY
+    ),
+    "trailer without a colon": row(get(CHUNKED[:-2], body=b"0\r\nnonsense\r\n\r\n"), SERVED),
+    "trailer with a length": row(
+        get(CHUNKED[:-2], body=b"0\r\nContent-Length: 9\r\n\r\n" + NEXT), "200 404 stays"
+    ),
+    "coding behind a vertical tab": row(
+        get(b"Transfer-Encoding: \x0bchunked", body=b"0\r\n\r\n"), REFUSED, "501 ends", CONTROL
+    ),
+    "coding behind a zero": row(get(b"Transfer-Encoding: \0chunked", body=b"0\r\n\r\n"), REFUSED),
+    "blank before the colon of a coding": row(
+        get(b"Transfer-Encoding : chunked", body=b"0\r\n\r\n"), REFUSED
+    ),
+    "folded coding": row(get(b"Transfer-Encoding:", b" chunked", body=b"0\r\n\r\n"), REFUSED),
+    "coding in quotes": row(get(b'Transfer-Encoding: "chunked"', body=b"0\r\n\r\n"), "501 ends"),
+    "identity": row(get(b"Transfer-Encoding: identity"), "501 ends"),
+    "chunked, then identity": row(
+        get(b"Transfer-Encoding: chunked, identity", body=b"0\r\n\r\n"), "501 ends"
+    ),
+    "chunked and identity on two lines": row(
+        get(CHUNKED[:-2], b"Transfer-Encoding: identity", body=b"0\r\n\r\n"),
+        "501 ends",
+        REFUSED,
+        STATUS_501,
+    ),
+    "chunked in capitals": row(get(b"TRANSFER-ENCODING: CHUNKED", body=b"0\r\n\r\n"), SERVED),
+    "empty coding": row(get(b"Transfer-Encoding:"), "501 ends"),
+    "length and an empty coding": row(
+        get(b"Content-Length: 3", b"Transfer-Encoding:", body=b"abc"), "501 ends"
+    ),
+    "length with a comma": row(get(b"Content-Length: 3,", body=b"abc"), REFUSED),
+    "length with an underline": row(get(b"Content_Length: 30"), SERVED),
+    "length of a request without a body, then the next": row(
+        get(b"Content-Length: 0") + NEXT, "200 404 stays"
     ),
     # What follows.
     "pipelined": row(get() + NEXT, "200 404 stays"),

@@ -66,4 +66,4 @@ def malformed_requests_are_refused_as_nginx_does_or_more_strictly(world):
             wrong.append(f"{name}: {ours[name]}, not {ours_wanted}")
         if theirs[name] != theirs_wanted:
             wrong.append(f"{name}: nginx answers {theirs[name]}, not {theirs_wanted}")
-    assert len(ROWS) >= 60 and not wrong, "\n".join(wrong)
+    assert len(ROWS) >= 120 and not wrong, "\n".join(wrong)

@@ -424,10 +424,15 @@ impl Skip {
     }
 }
 
-/// A line without its CR LF; `None` if its end has not come.
+/// A line without its CR LF; `None` if its end has not come. A bare CR, which others may take for
+/// the line's end, and other controls are errors (RFC 9112 2.2).
 fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Status> {
+    let is_bad = |byte: &u8| byte.is_ascii_control() && *byte != b'\t';
     match bytes.iter().position(|byte| *byte == b'\n') {
-        Some(at) if at > 0 && bytes[at - 1] == b'\r' => Ok(Some(&bytes[..at - 1])),
+        Some(at) if at > 0 && bytes[at - 1] == b'\r' => match &bytes[..at - 1] {
+            line if line.iter().any(is_bad) => Err(Status::BadRequest),
+            line => Ok(Some(line)),
+        },
         Some(_) => Err(Status::BadRequest),
         None if bytes.len() > CHUNK_LINE_MAX => Err(Status::BadRequest),
         None => Ok(None),
