@@ -2,9 +2,10 @@
 
 import hashlib
 import re
+import shutil
 import subprocess
 
-from harness import test
+from harness import Skip, test
 from harness.http import Connection, get
 from test_serve import ALONE, serve
 
@@ -132,6 +133,26 @@ def directories_are_listed_sorted_and_escaped(world):
     assert (status, fields["location"]) == (301, "/sub/")
     assert curl(world, "/sub/")[2] == b"index of sub"
     assert curl(world, "/sub/deep/")[0] == 200
+
+
+@test(modes=ALONE, timeout=90)
+def a_browser_shows_a_listing(world):
+    if not shutil.which("chromium"):
+        raise Skip("chromium is not installed")
+    http(world)
+    picture, profile = world.folder / "listing.png", world.folder / "profile"
+    page = f"http://{world.address}:{PORT}/"
+    browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu"]
+    browser.append(f"--user-data-dir={profile}")
+    shown = world.peer(*browser, "--dump-dom", page)
+    assert shown.wait(60) == 0, shown.tail()
+    text = shown.output()
+    assert "<h1>Index of /</h1>" in text and "a &amp; b &lt;c&gt;.txt</a>" in text, shown.tail()
+    assert 'title="20000000 bytes">19 MiB</td>' in text, text
+    drawn = world.peer(*browser, f"--screenshot={picture}", "--window-size=900,600", page)
+    assert drawn.wait(60) == 0, drawn.tail()
+    # An empty page of this size has some 3 KB.
+    assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 10_000
 
 
 @test(modes=ALONE)
