@@ -9,7 +9,7 @@ from harness import Skip
 from harness.process import until
 from message import question
 
-NSD_PORT, KNOT_PORT = 5300, 5301
+NSD_PORT, KNOT_PORT, BIND_PORT = 5300, 5301, 5302
 PATH = "/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"
 
 
@@ -60,6 +60,24 @@ def start_knot(world, files, more="", zone_more=lambda origin: ""):
     )
     started = world.peer(knotd, "-c", conf)
     await_answers(world, started, world.PEER, KNOT_PORT)
+    return started
+
+
+def start_bind(world, zones):
+    (named,) = find("named")
+    folder = world.folder / "bind"
+    folder.mkdir(exist_ok=True)
+    conf = folder / "named.conf"
+    conf.write_text(
+        f'options {{ directory "{folder}"; pid-file "{folder}/pid"; recursion no;\n'
+        f' session-keyfile "{folder}/session.key"; dnssec-validation no; check-integrity no;\n'
+        " max-records-per-type 0; check-names primary ignore; check-names secondary ignore;\n"
+        f" listen-on port {BIND_PORT} {{ {world.PEER}; }}; listen-on-v6 {{ none; }};\n"
+        " notify explicit; allow-transfer { any; }; minimal-responses yes; }; controls { };\n"
+        f"{zones}"
+    )
+    started = world.peer(named, "-g", "-n", 1, "-c", conf)
+    await_answers(world, started, world.PEER, BIND_PORT)
     return started
 
 

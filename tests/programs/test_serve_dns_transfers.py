@@ -16,7 +16,16 @@ from test_serve import ALONE, serve
 sys.path.append(str(ROOT / "tests" / "dns"))
 
 from message import parsed, question, wire  # noqa: E402
-from servers import KNOT_PORT, NSD_PORT, ask, find, start_knot, start_nsd  # noqa: E402
+from servers import (  # noqa: E402
+    BIND_PORT,
+    KNOT_PORT,
+    NSD_PORT,
+    ask,
+    find,
+    start_bind,
+    start_knot,
+    start_nsd,
+)
 from zones import SOA, mixed  # noqa: E402
 
 A, SOA_TYPE, TXT, AXFR = 1, 6, 16, 252
@@ -201,6 +210,51 @@ def we_are_a_secondary_of_nsd_and_knot(world):
     assert (
         ours(world, "added3.knot.test")["answer"] and ours(world, "x.wild.knot.test", TXT)["answer"]
     )
+
+
+@test(modes=ALONE)
+def bind_is_our_secondary_and_our_primary(world):
+    find("named")
+    files = {origin: world.folder / origin for origin in ("ours.test", "bind.test")}
+    for file in files.values():
+        file.write_text(text_of(1))
+    server = configured(
+        world,
+        KEY + f'[[dns.zone]]\nname = "ours.test"\nfile = "{files["ours.test"]}"\nallow-transfer ='
+        f' ["key:transfer"]\nnotify = ["{world.PEER}:{BIND_PORT} key:transfer"]\n'
+        + secondary_zone("bind.test", BIND_PORT),
+    )
+    bind = start_bind(
+        world,
+        f'key transfer {{ algorithm hmac-sha256; secret "{SECRET}"; }};\n'
+        f'zone "ours.test" {{ type secondary; file "copy"; allow-notify {{ key transfer; }};'
+        f" primaries {{ {world.STACK} port 53 key transfer; }}; }};\n"
+        f'zone "bind.test" {{ type primary; file "{files["bind.test"]}"; ixfr-from-differences'
+        f" yes; allow-transfer {{ key transfer; }}; also-notify {{ {world.STACK} port 53 key"
+        " transfer; }; };\n",
+    )
+    ends = {"ours.test": (BIND_PORT, None), "bind.test": (53, world.STACK)}
+    for serial in (1, 2, 3):
+        if serial > 1:
+            for origin, started in (("ours.test", server), ("bind.test", bind)):
+                files[origin].write_text(text_of(serial, f"added{serial} A 10.9.0.{serial}\n"))
+                started.signal(signal.SIGHUP)
+        for origin, (port, address) in ends.items():
+            until(
+                lambda at=(port, origin, address): serial_at(world, *at) == serial,  # noqa: B023
+                20,
+                f"the secondary has {origin} of serial {serial}",
+            )
+            name = question(f"added{serial}.{origin}", A)
+            found = parsed(ask(world, address or world.PEER, port, name))["answer"]
+            wanted = [bytes([10, 9, 0, serial])] if serial > 1 else []
+            assert [record[3] for record in found] == wanted, found
+    for origin, (port, address) in ends.items():
+        assert serial_at(world, port, origin, address) == 3
+    assert transferred(world, world.PEER, BIND_PORT, "ours.test")
+    log = bind.errors()
+    assert "'bind.test/IN': IXFR started: TSIG transfer" in log, bind.tail()
+    assert "'ours.test/IN' from" in log and "failed" not in log, bind.tail()
 
 
 @test(modes=ALONE)
