@@ -15,9 +15,12 @@ def bench(world, start, target, *more):
     done = start("bench", "-n", 200, "-r", 3, "--json", "--out", out, "--svg", svg, *more, target)
     assert done.wait(30) == 0, done.tail()
     assert "200 connections, 3 rounds, 0 failed" in done.errors(), done.tail()
+    assert "1 of 3 rounds" in done.errors() and "2 of 3 rounds" in done.errors(), done.tail()
     told = json.loads(done.output())
     assert told["connections"] == 200 and told["failed"] == 0, told
-    assert told["latency_us"]["min"] <= told["latency_us"]["p50"] <= told["latency_us"]["max"], told
+    shares = ("min", "p50", "p90", "p99", "p99.9", "p99.99", "max")
+    times = [told["latency_us"][share] for share in shares]
+    assert 0 < times[0] and times == sorted(times), told
     lines = out.read_text().splitlines()
     assert len(lines) == 200 and all(re.fullmatch(r"\d+ \d+", line) for line in lines)
     assert svg.read_text().count("<circle") == 200
@@ -67,6 +70,10 @@ def bench_counts_refused_requests(world):
     done = at_peer(world)("bench", "-n", 10, "-r", 1, "--out", world.folder / "x", "127.0.0.1:9")
     assert done.wait(20) == 1
     assert "10 failed" in done.errors(), done.tail()
+    for port in ("0", "99999", "x"):
+        done = at_peer(world)("bench", "-n", 10, f"127.0.0.1:{port}")
+        assert done.wait(10) == 1, done.tail()
+        assert f'"{port}" is not a port between 1 and 65535' in done.errors(), done.tail()
 
 
 @test(modes=ALONE)

@@ -7,7 +7,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
 use slipstack_service::{Closed, ConnectionId, Context, Reason, Refused, Service, Via};
+
+use super::stress::histogram;
 
 /// Longest round.
 const ROUND_MAX: Duration = Duration::from_secs(60);
@@ -19,23 +22,43 @@ pub struct BenchOptions {
     pub connections: usize,
     pub rounds: usize,
     pub message: Vec<u8>,
+    /// Called after each round with the number of rounds done, and of all.
+    pub progress: fn(usize, usize),
 }
 
 /// Results of a run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct BenchFigures {
-    /// By connection: microseconds of all rounds together, and how many rounds those are.
-    pub times: Vec<(u64, u32)>,
+    /// By connection: nanoseconds of all rounds together, and how many rounds those are.
+    sums: Vec<(u64, u32)>,
+    /// Nanoseconds of each answer.
+    pub times: Histogram<u64>,
     pub failed: u64,
     pub rounds: usize,
 }
 
 impl BenchFigures {
+    pub fn new(connections: usize) -> BenchFigures {
+        BenchFigures {
+            sums: vec![(0, 0); connections],
+            times: histogram(),
+            failed: 0,
+            rounds: 0,
+        }
+    }
+
+    fn note(&mut self, index: usize, ns: u64) {
+        self.sums[index].0 += ns;
+        self.sums[index].1 += 1;
+        // Every `u64` fits a histogram that grows.
+        let _ = self.times.record(ns);
+    }
+
     /// Average microseconds of each connection that was answered at least once.
     pub fn averages(&self) -> Vec<(usize, u64)> {
-        let answered = self.times.iter().enumerate().filter(|(_, (_, n))| *n > 0);
+        let answered = self.sums.iter().enumerate().filter(|(_, (_, n))| *n > 0);
         answered
-            .map(|(index, (sum, n))| (index, sum / u64::from(*n)))
+            .map(|(index, (sum, n))| (index, sum / u64::from(*n) / 1000))
             .collect()
     }
 }
@@ -122,6 +145,7 @@ impl Bench {
         self.round += 1;
         let round = self.round;
         self.note(|figures| figures.rounds = round);
+        (self.options.progress)(round, self.options.rounds);
         if round < self.options.rounds {
             self.begin_round(cx);
         } else {
@@ -135,8 +159,6 @@ impl Service for Bench {
     type Result = ();
 
     fn on_start(&mut self, cx: &Context<'_>) {
-        let len = self.options.connections;
-        self.note(|figures| figures.times.resize(len, (0, 0)));
         self.begin_round(cx);
     }
 
@@ -162,12 +184,8 @@ impl Service for Bench {
         }
         probe.sent_at = self.released_at;
         if let Some(released_at) = self.released_at {
-            let micros = released_at.elapsed().as_micros() as u64;
-            let index = probe.index;
-            self.note(|figures| {
-                figures.times[index].0 += micros;
-                figures.times[index].1 += 1;
-            });
+            let ns = u64::try_from(released_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.note(|figures| figures.note(probe.index, ns));
         }
         cx.close(id);
     }

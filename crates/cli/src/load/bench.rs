@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::ArgMatches;
 use slipstack_apps::load::bench::{Bench, BenchFigures, BenchOptions};
-use slipstack_apps::load::{quantile, scatter};
+use slipstack_apps::load::scatter;
 
 use super::generator::{generate, resolve, write};
+use super::times;
 use crate::failure::Failure;
 use crate::output::say;
 
@@ -33,13 +34,21 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         connections: connections as usize,
         rounds: number("rounds").max(1) as usize,
         message: text("message").into_bytes(),
+        progress,
     };
-    let figures: Arc<Mutex<BenchFigures>> = Arc::default();
+    let figures = Arc::new(Mutex::new(BenchFigures::new(options.connections)));
     generate(matches, 1, &|| {
         Bench::new(options.clone(), Arc::clone(&figures))
     })?;
     let figures = figures.lock().unwrap_or_else(PoisonError::into_inner);
     report(matches, &figures)
+}
+
+/// Reports each tenth of the rounds.
+fn progress(done: usize, rounds: usize) {
+    if done < rounds && done.is_multiple_of(rounds.div_ceil(10)) {
+        say(&format!("{done} of {rounds} rounds"));
+    }
 }
 
 fn report(matches: &ArgMatches, figures: &BenchFigures) -> Result<ExitCode, Failure> {
@@ -51,34 +60,29 @@ fn report(matches: &ArgMatches, figures: &BenchFigures) -> Result<ExitCode, Fail
     if let Some(path) = matches.get_one::<PathBuf>("out") {
         write(path, &lines)?;
     }
-    let mut sorted: Vec<u64> = averages.iter().map(|(_, micros)| *micros).collect();
+    let micros: Vec<u64> = averages.iter().map(|(_, micros)| *micros).collect();
     if let Some(path) = matches.get_one::<PathBuf>("svg") {
-        let plot = scatter("Time to the answer", "connection", "microseconds", &sorted);
+        let plot = scatter("Time to the answer", "connection", "microseconds", &micros);
         write(path, &plot)?;
     }
-    sorted.sort_unstable();
-    let at = |share| quantile(&sorted, share);
+    let min = figures.times.min() as f64 / 1000.0;
     if matches.get_flag("json") {
+        let mut latency = times::json(&figures.times);
+        latency.insert("min".to_owned(), min.into());
         let report = serde_json::json!({
             "connections": averages.len(),
             "rounds": figures.rounds,
             "failed": figures.failed,
-            "latency_us": {
-                "min": at(0.0), "p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "max": at(1.0),
-            },
+            "latency_us": latency,
         });
         crate::output::print(&format!("{report}\n"))?;
     }
     say(&format!(
-        "{} connections, {} rounds, {} failed; us: min {} p50 {} p90 {} p99 {} max {}",
+        "{} connections, {} rounds, {} failed; us: min {min:.1} {}",
         averages.len(),
         figures.rounds,
         figures.failed,
-        at(0.0),
-        at(0.5),
-        at(0.9),
-        at(0.99),
-        at(1.0)
+        times::line(&figures.times)
     ));
     Ok(match figures.failed {
         0 => ExitCode::SUCCESS,

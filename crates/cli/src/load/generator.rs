@@ -30,6 +30,15 @@ pub(super) fn resolve(
     is_wanted: impl Fn(&SocketAddr) -> bool,
 ) -> Result<SocketAddr, Failure> {
     let none = || Failure::new(format!("{target} has no usable address"));
+    // A name or an IPv4 address, and what is no port: else the whole of it is looked up as a name.
+    if let Some((host, after)) = target.rsplit_once(':')
+        && (!host.contains(':') || host.ends_with(']'))
+        && !after.parse::<u16>().is_ok_and(|port| port > 0)
+    {
+        return Err(Failure::new(format!(
+            "{target}: \"{after}\" is not a port between 1 and 65535"
+        )));
+    }
     let found = match target.to_socket_addrs() {
         Ok(found) => found.collect::<Vec<_>>(),
         Err(_) => {
