@@ -199,7 +199,18 @@ static void use_buffers(void)
     struct iovec place;
     void *at;
     int len, on = 1, from = fd();
-    switch (below(8)) {
+    struct iovec vec;
+    switch (below(9)) {
+    case 8:
+        /* To calls that take bytes: an error, and nothing else. */
+        vec.iov_base = chain ? chain->bsd_mbuf : NULL;
+        vec.iov_len = below(1000);
+        ff_ioctl(from, FIONBIO, &on);
+        ff_send(from, vec.iov_base, vec.iov_len, MSG_DONTWAIT);
+        ff_recv(from, vec.iov_base, vec.iov_len, MSG_DONTWAIT);
+        ff_writev(from, &vec, 1);
+        ff_readv(from, &vec, 1);
+        break;
     case 0: ff_zc_mbuf_get(chain, number() % 200000); break;
     case 1:
         if (slipstack_zc_room(chain, below(12) ? &place : NULL) > 0) {
