@@ -303,6 +303,8 @@ def dpdks_memif_and_slipstacks_are_two_ends_of_a_link(world):
     client_ns = world._namespace("c")
     for _ in range(2):
         fetch_by(world, lambda *curl: run(world, client_ns, theirs, *curl, address=world.PEER))
+    # Without the server it would repeat its last FIN for minutes.
+    until(lambda: not client_ns.pids(), 15, "the client's keeper has ended")
 
 
 CONTAINER = """

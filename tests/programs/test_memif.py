@@ -151,7 +151,10 @@ for _ in range(3):
         while not got.endswith(b"\\n"):
             got += sock.recv(65536)
         assert got == text
-print(len(threads), "threads")
+for sock in socks:
+    sock.close()
+print(len(threads), "threads", flush=True)
+sys.stdin.read()
 """
 
 
@@ -160,7 +163,7 @@ def engines_with_a_queue_each_serve_over_one_link(world):
     path = world.folder / "memif.sock"
     client_ns = world._namespace("c")
 
-    def run(namespace, kind, address, *words, more=()):
+    def run(namespace, kind, address, *words, more=(), **keywords):
         options = [
             "--run-dir",
             world.run_dir,
@@ -171,7 +174,8 @@ def engines_with_a_queue_each_serve_over_one_link(world):
             *more,
         ]
         return world.process(
-            [*namespace.prefix(), *map(str, [world.slipstack, "run", *options, "--", *words])]
+            [*namespace.prefix(), *map(str, [world.slipstack, "run", *options, "--", *words])],
+            **keywords,
         )
 
     server = run(
@@ -187,11 +191,22 @@ def engines_with_a_queue_each_serve_over_one_link(world):
     until(lambda: "reached at" in server.errors(), 10, "the server's stack is up")
     # A client requests more than the server supports; its one engine sends by its own queue.
     for queues in (1, 3, 8):
-        client = run(client_ns, f"role=client,queues={queues}", CLIENT, PYTHON, "-c", ASKER)
-        assert client.wait(30) == 0, client.tail()
+        words = (PYTHON, "-c", ASKER)
+        kind = f"role=client,queues={queues}"
+        client = run(client_ns, kind, CLIENT, *words, stdin=subprocess.PIPE)
+        until(
+            lambda: "threads" in client.output() or not client.is_running(), 30, "all is answered"
+        )
+        assert client.is_running(), client.tail()
         assert int(client.output().split()[0]) >= 2, client.output()
+        # Without its client a server that has not closed a connection would wait for minutes.
+        until(
+            lambda: ":7000" not in world.admin("ss", "-tn").output(), 10, "connections are closed"
+        )
+        client.stop()
         words = [world.slipstack, "stop", "--run-dir", world.run_dir, "--all"]
         world.process([*client_ns.prefix(), *map(str, words)]).wait(10)
+        until(lambda: not client_ns.pids(), 10, "the client's keeper has ended")
 
 
 @test(modes=ONLY, device="none")
