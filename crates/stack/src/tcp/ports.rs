@@ -18,6 +18,9 @@ const HOLDERS_MAX: usize = 4096;
 /// Ports looked at in search of one that leads to the engine's own queue, where every one has a
 /// flow already.
 const HOME_STEPS_MAX: u32 = 512;
+/// Ports looked at in their order before the list of free ones is asked, which costs memory and is
+/// made for the first search that needs it.
+const ORDINARY_STEPS_MAX: u32 = 64;
 
 /// One bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,13 +154,17 @@ impl Ports {
         wanted: &Wanted,
         fitness: impl Fn(&Ports, u16) -> Fitness,
     ) -> Option<Picked> {
-        if let Some(port) = self.take_free(wanted, &fitness) {
+        let is_free = |ports: &Ports, port| fitness(ports, port) == Fitness::Free;
+        let ordinary = match &self.map {
+            None => self.pick_within(wanted.start, ORDINARY_STEPS_MAX, is_free),
+            Some(_) => None,
+        };
+        if let Some(port) = ordinary.or_else(|| self.take_free(wanted, &fitness)) {
             return Some(Picked {
                 port,
                 is_home: true,
             });
         }
-        let is_free = |ports: &Ports, port| fitness(ports, port) == Fitness::Free;
         let home = |ports: &Ports, port| {
             let local = SocketAddr::new(wanted.local, port);
             ports.leads_home(local, wanted.remote) && is_free(ports, port)
@@ -414,6 +421,38 @@ mod tests {
             ports.choose(&wanted(80), fitness).map(|it| it.port),
             Some(ended)
         );
+    }
+
+    #[test]
+    fn without_a_card_too_the_search_is_bounded_when_most_ports_are_taken() {
+        let mut ports = Ports::new((10_000, 49_999), Scatter::NONE, &mut Rng::new(&[0; 32]));
+        // All but every hundredth, and long runs of them.
+        let taken = core::cell::RefCell::new([true; 65_536]);
+        for port in (10_000..50_000).step_by(100) {
+            taken.borrow_mut()[port] = false;
+        }
+        let steps = core::cell::Cell::new(0);
+        let fitness = |_: &Ports, port: u16| {
+            steps.set(steps.get() + 1);
+            match taken.borrow()[usize::from(port)] {
+                true => Fitness::Taken,
+                false => Fitness::Free,
+            }
+        };
+        for _ in 0..400 {
+            let picked = ports.choose(&wanted(80), fitness).expect("a port is left");
+            taken.borrow_mut()[usize::from(picked.port)] = true;
+        }
+        // Each taken port is looked at once by the list.
+        assert!(steps.get() < 40_000 + 400 * 66, "{} steps", steps.get());
+        assert_eq!(ports.choose(&wanted(80), fitness), None);
+        let ended = 23_456;
+        taken.borrow_mut()[usize::from(ended)] = false;
+        ports.release_flow(ended);
+        steps.set(0);
+        let picked = ports.choose(&wanted(80), fitness).map(|it| it.port);
+        assert_eq!(picked, Some(ended));
+        assert!(steps.get() <= ORDINARY_STEPS_MAX + 1);
     }
 
     #[test]
