@@ -146,23 +146,36 @@ def is_served(world):
     return False
 
 
-@test(modes=("inprocess",))
-def engines_connect_over_a_card_of_several_queues_that_tells_no_key(world):
-    give_queues(world)
-    world.kind = "xdp"
+def engines_connect(world, options, told):
+    """Three engines connect over an interface with two queues; status has this sentence."""
     server = world.peer(*world.program("engines.py"), "own", 7000, 1)
     until(lambda: is_served(world), 10, "the kernel's server answers")
     assert server.is_running(), server.tail()
     words = ("/usr/bin/python3", "-c", ASKERS, world.peer_address, 7000, 3)
-    client = world.stack(*words, options=("--thread-engines", "3"), stdin=subprocess.PIPE)
+    options = ("--thread-engines", "3", *options)
+    client = world.stack(*words, options=options, stdin=subprocess.PIPE)
     until(lambda: "failures" in client.output(), 30, "every thread has its answers")
     assert "failures []" in client.output(), client.output()
     report = json.loads(world.admin("status", "--json").output())[0]
-    (told,) = [it for it in report["device"]["mechanisms"] if it.startswith("queues: ")]
-    assert told.startswith("queues: 2 with AF_XDP; the driver tells no RSS key, so"), told
+    (line,) = [it for it in report["device"]["mechanisms"] if it.startswith("queues: ")]
+    assert line.startswith(f"queues: 2 with AF_XDP; {told}, so connections take any port"), line
     rows = json.loads(world.admin("locality", "--json").finish())
     assert sum(row["connected"] for row in rows) == 90, rows
     assert not any(row["away"] or row["lost"] for row in rows), rows
+
+
+@test(modes=("inprocess",))
+def engines_connect_over_a_card_of_several_queues_that_tells_no_key(world):
+    give_queues(world)
+    world.kind = "xdp"
+    engines_connect(world, (), "the driver tells no RSS key")
+
+
+@test(modes=("inprocess",))
+def a_cards_key_is_not_looked_at_if_that_is_asked_for(world):
+    give_queues(world)
+    world.kind = "xdp"
+    engines_connect(world, ("--xdp-any-port",), "--xdp-any-port is given")
 
 
 AF_XDP, SO_BUSY_POLL, SO_PREFER_BUSY_POLL, PIDFD_GETFD = 44, 46, 69, 438
@@ -208,7 +221,7 @@ def sockets_prefer_to_be_polled_if_that_is_asked_for(world):
 
 @test(modes=("inprocess",))
 def a_mode_without_the_device_is_refused(world):
-    for option in (("--xdp-mode", "generic"), ("--xdp-busy-poll", "8")):
+    for option in (("--xdp-mode", "generic"), ("--xdp-busy-poll", "8"), ("--xdp-any-port",)):
         program = world.stack("true", options=option)
         assert program.wait(10) != 0
         assert f"{option[0]} needs --device xdp" in program.errors(), program.errors()

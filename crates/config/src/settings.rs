@@ -59,6 +59,9 @@ impl Settings {
         if self.xdp_busy_poll != 0 && !self.is_device("xdp") {
             return wrong("--xdp-busy-poll needs --device xdp".to_owned());
         }
+        if self.has_any_port && !self.is_device("xdp") {
+            return wrong("--xdp-any-port needs --device xdp".to_owned());
+        }
         let has = |rule: SpreadRule, is_given: bool| (self.spread == rule) == is_given;
         if !has(SpreadRule::Shares, !self.spread_shares.is_empty()) {
             return wrong("--spread shares and --spread-shares NUMBERS go together".to_owned());
@@ -212,11 +215,14 @@ impl Settings {
     /// Returns the kind of device with its requested mode.
     pub fn device_with_mode(&self) -> Option<String> {
         match self.device_asked()? {
-            "xdp" if self.xdp_busy_poll != 0 => {
-                let (mode, frames) = (self.xdp_mode.name(), self.xdp_busy_poll);
-                Some(format!("xdp:{mode},busy={frames}"))
+            "xdp" => {
+                let busy = match self.xdp_busy_poll {
+                    0 => String::new(),
+                    frames => format!(",busy={frames}"),
+                };
+                let ports = if self.has_any_port { ",any-port" } else { "" };
+                Some(format!("xdp:{}{busy}{ports}", self.xdp_mode.name()))
             }
-            "xdp" => Some(format!("xdp:{}", self.xdp_mode.name())),
             other => Some(other.to_owned()),
         }
     }

@@ -67,6 +67,14 @@ options! {
             that to interrupts",
     }
 
+    has_any_port: bool = "xdp-any-port" "" {
+        kind: Kind::Flag,
+        default: "false",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "With --device xdp connections take any source port, and not one that the card's RSS \
+            puts into their engine's queue: for measurements of what that is worth",
+    }
+
     has_no_segmentation: bool = "no-tso" "" {
         kind: Kind::Flag,
         default: "false",

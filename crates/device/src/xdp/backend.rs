@@ -72,17 +72,38 @@ impl Mode {
     }
 }
 
-/// The modes to try and the frames of a busy poll, from `MODE[,busy=FRAMES]`.
-fn wanted(text: Option<&str>) -> Result<(&'static [Mode], u16), DeviceError> {
-    let Some((mode, more)) = text.and_then(|text| text.split_once(',')) else {
-        return Ok((Mode::wanted(text)?, 0));
-    };
-    let frames = more
-        .strip_prefix("busy=")
-        .and_then(|text| text.parse().ok());
-    let wrong =
-        || DeviceError::Unsuitable(format!("xdp: \"{more}\" is no option; there is: busy=N"));
-    Ok((Mode::wanted(Some(mode))?, frames.ok_or_else(wrong)?))
+/// The argument of a device: `MODE[,busy=FRAMES][,any-port]`.
+struct Wanted {
+    /// The modes to try.
+    modes: &'static [Mode],
+    /// Frames of a busy poll; 0: none.
+    busy_poll: u16,
+    /// Connections do not look at the card's RSS.
+    has_any_port: bool,
+}
+
+impl Wanted {
+    fn of(text: Option<&str>) -> Result<Wanted, DeviceError> {
+        let mut words = text.unwrap_or_default().split(',');
+        let mut wanted = Wanted {
+            modes: Mode::wanted(words.next().filter(|mode| !mode.is_empty()))?,
+            busy_poll: 0,
+            has_any_port: false,
+        };
+        for word in words {
+            let frames = word.strip_prefix("busy=").map(str::parse);
+            match (word, frames) {
+                ("any-port", _) => wanted.has_any_port = true,
+                (_, Some(Ok(frames))) => wanted.busy_poll = frames,
+                _ => {
+                    return Err(DeviceError::Unsuitable(format!(
+                        "xdp: \"{word}\" is no option; there are: busy=N, any-port"
+                    )));
+                }
+            }
+        }
+        Ok(wanted)
+    }
 }
 
 /// The row of the table.
@@ -135,15 +156,18 @@ impl Backend for Xdp {
         description: &Description<'_>,
         steering: &Steering,
     ) -> Result<Opened, DeviceError> {
-        let (modes, busy_poll) = wanted(description.argument)?;
+        let wanted = Wanted::of(description.argument)?;
         let link = iface::usable(description.interface)?;
         let (packets, ring) = open_members(&link, description, steering)?;
         let queues = queues(&link.name).min(u32::from(description.slots).saturating_sub(1));
         let mut refusal = None;
-        for mode in modes {
-            for shape in shapes(&link, *mode, busy_poll) {
+        for mode in wanted.modes {
+            for shape in shapes(&link, *mode, wanted.busy_poll) {
                 match Attached::open(&link, steering, (*mode, shape), queues) {
-                    Ok(attached) => return Ok(attached.opened(&link, packets, ring)),
+                    Ok(attached) => {
+                        let rss = rss(&link.name, &wanted);
+                        return Ok(attached.opened(&link, packets, (ring, &rss)));
+                    }
                     Err(error) => refusal = refusal.or(Some(error)),
                 }
             }
@@ -223,9 +247,13 @@ impl Attached {
         })
     }
 
-    fn opened(self, link: &KernelInterface, packets: Vec<OwnedFd>, ring: RingParams) -> Opened {
-        let rss = rss(&link.name);
-        let delivery = delivery(self.sockets.len(), &rss);
+    fn opened(
+        self,
+        link: &KernelInterface,
+        packets: Vec<OwnedFd>,
+        (ring, rss): (RingParams, &Result<Rss, String>),
+    ) -> Opened {
+        let delivery = delivery(self.sockets.len(), rss);
         let mut sockets = self.sockets.into_iter().zip(0u16..);
         let slots = packets.into_iter().enumerate().map(|(slot, packet)| {
             let has_queue = slot >= SLOT_OF_FIRST_QUEUE as usize;
@@ -269,7 +297,10 @@ impl Attached {
     }
 }
 
-fn rss(name: &str) -> Result<Rss, String> {
+fn rss(name: &str, wanted: &Wanted) -> Result<Rss, String> {
+    if wanted.has_any_port {
+        return Err("--xdp-any-port is given".to_owned());
+    }
     let ethtool = Ethtool::new().map_err(|error| error.to_string())?;
     ethtool.rss(name).map_err(|reason| reason.to_string())
 }
