@@ -349,6 +349,8 @@ def a_tap_that_was_deleted_under_a_program_keeps_no_process_busy(world):
         for line in world.stack_ns.ip("-o", "link").splitlines()
         if "slip" in line
     ]
+    # A last FIN whose acknowledgement cannot come any more would keep the keeper for minutes.
+    until(lambda: ":7000" not in world.admin("ss", "-tn").output(), 10, "the probe is closed")
     world.stack_ns.ip("link", "del", link)
     told = world.admin("status")
     assert "deleted" in told.output(), told.tail()
