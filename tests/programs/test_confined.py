@@ -1,5 +1,6 @@
 """Programs that confine themselves (seccomp, limits) while they have a connection."""
 
+import socket
 import subprocess
 
 from harness import test
@@ -9,9 +10,9 @@ from harness.world import PROGRAMS
 FIRST, MUCH = 20, 1 << 20
 
 
-def built(world):
-    program = world.folder / "confines_late"
-    subprocess.run(["gcc", "-Wall", "-o", program, PROGRAMS / "confines_late.c"], check=True)
+def built(world, name="confines_late"):
+    program = world.folder / name
+    subprocess.run(["gcc", "-Wall", "-o", program, PROGRAMS / f"{name}.c"], check=True)
     return program
 
 
@@ -73,3 +74,44 @@ def a_program_confines_itself_with_a_connection_of_its_own(world):
         )
         use(connected(world, port), last)
         server.finish(5)
+
+
+BOTH = """
+import select, socket, sys
+address = (sys.argv[1], int(sys.argv[2]))
+server = socket.create_server(address)
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+datagrams.bind(address)
+socks = [server, datagrams]
+while True:
+    for sock in select.select(socks, [], [])[0]:
+        if sock is server:
+            socks.append(server.accept()[0])
+        elif sock is datagrams:
+            data, peer = sock.recvfrom(65536)
+            sock.sendto(data, peer)
+        elif data := sock.recv(65536):
+            sock.sendall(data)
+        else:
+            socks.remove(sock)
+            sock.close()
+"""
+
+
+@test
+def a_server_of_streams_and_datagrams_runs_in_a_service_managers_sandbox(world):
+    port = 7130
+    words = ("/usr/bin/python3", "-c", BOTH, world.address, port)
+    server = world.stack(built(world, "sandboxed"), *words)
+    world.wait_port(port, process=server)
+    with world.at_peer():
+        datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with datagrams:
+        datagrams.settimeout(10)
+        datagrams.connect((world.address, port))
+        for number in range(3):
+            use(world.connect(port), False)
+            question = b"question %d" % number
+            datagrams.send(question)
+            assert datagrams.recv(100) == question
+    assert server.is_running(), server.tail()

@@ -1,6 +1,7 @@
 """Connections that other programs use: SCM_RIGHTS, posix_spawn."""
 
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -149,7 +150,7 @@ for line in sock.makefile("rb"):
 """
 
 
-def outlives(world, how, ended=0):
+def outlives(world, how, ended=0, then=lambda world: None):
     started = world.stack("/usr/bin/python3", "-c", GIVER, how, world.address, PORT)
     # The only connection: a look whether the port is open would be that.
     sock = connect(world)
@@ -158,6 +159,7 @@ def outlives(world, how, ended=0):
             assert stream.readline() == b"here\n"
             # Nobody who waits for it has to wait for its child.
             assert started.wait(10) == ended, started.tail()
+        then(world)
         for number in range(20):
             line = b"line %d\n" % number
             sock.sendall(line)
@@ -204,6 +206,22 @@ def a_connection_outlives_a_maker_that_has_threads(world):
 @test
 def a_connection_outlives_a_maker_that_is_terminated(world):
     outlives(world, "terminated", -signal.SIGTERM)
+
+
+def kill_the_keeper(world):
+    def pids():
+        status = world.admin("status", "--json")
+        reports = json.loads(status.output()) if status.child.returncode == 0 else []
+        return [report["keeper_pid"] for report in reports]
+
+    (keeper,) = pids()
+    os.kill(keeper, signal.SIGKILL)
+    until(lambda: pids() not in ([], [keeper]), 10, "a successor")
+
+
+@test(modes=("inprocess", "instance"))
+def a_connection_whose_maker_has_ended_outlives_the_keeper(world):
+    outlives(world, "forked", then=kill_the_keeper)
 
 
 STARTER = """
