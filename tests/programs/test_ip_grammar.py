@@ -55,6 +55,12 @@ def scripts_read_what_ip_prints(world):
     assert len(run(world, "route", "show", "10.5.0.0/16").splitlines()) == 2
     run(world, "route", "flush", "10.5.0.0/16")
     assert run(world, "route", "show", "10.5.0.0/16") == ""
+    # Of equal routes the next one holds when the first is gone.
+    for gateway in (world.PEER, "10.77.0.9"):
+        run(world, "route", "append", "10.6.0.0/16", "via", gateway)
+    assert get("10.6.0.1")[1:3] == ["via", world.PEER]
+    run(world, "route", "del", "10.6.0.0/16", "via", world.PEER)
+    assert get("10.6.0.1")[1:3] == ["via", "10.77.0.9"]
     assert run(world, "route", "show", "table", "10").startswith("default via 10.10.0.1")
     run(world, "route", "flush", "table", "10")
     assert run(world, "route", "show", "table", "all", "via", "10.10.0.1") == ""

@@ -42,6 +42,9 @@ pub enum Mode {
     Replace,
     /// It must be there.
     Change,
+    /// It is added behind those that are like it but for the gateway, and holds when they are gone;
+    /// of anything but a route, as `Add`.
+    Append,
 }
 
 /// The routes that a removal selects; fields that are `None` do not matter.
@@ -333,7 +336,7 @@ impl NetworkState {
         let interface = self.interface(interface)?;
         let found = interface.addresses.iter().position(|(own, _)| *own == ip);
         match (found, mode) {
-            (Some(_), Mode::Add) => return Err(Refused::Exists),
+            (Some(_), Mode::Add | Mode::Append) => return Err(Refused::Exists),
             (Some(at), _) => interface.addresses[at].1 = len,
             (None, Mode::Change) => return Err(Refused::NoSuchAddress),
             (None, _) if interface.addresses.len() >= ADDRESSES_MAX => {
@@ -411,11 +414,13 @@ impl NetworkState {
         route.to.0 = network_of(route.to);
         self.check_route(&route)?;
         let is_same = |other: &RouteEntry| {
+            let way = |it: &RouteEntry| (it.via, it.link);
             (other.to, other.table, other.metric) == (route.to, route.table, route.metric)
+                && (mode != Mode::Append || way(other) == way(&route))
         };
         let found = self.routes.iter().position(is_same);
         match (found, mode) {
-            (Some(_), Mode::Add) => return Err(Refused::Exists),
+            (Some(_), Mode::Add | Mode::Append) => return Err(Refused::Exists),
             (Some(at), _) => self.routes[at] = route,
             (None, Mode::Change) => return Err(Refused::NoSuchRoute),
             (None, _) if self.routes.len() >= ENTRIES_MAX => return Err(Refused::TooMany),
@@ -476,7 +481,7 @@ impl NetworkState {
         let is_same = |other: &NeighbourEntry| (other.link, other.ip) == (entry.link, entry.ip);
         let found = self.neighbours.iter().position(is_same);
         match (found, mode) {
-            (Some(_), Mode::Add) => return Err(Refused::Exists),
+            (Some(_), Mode::Add | Mode::Append) => return Err(Refused::Exists),
             (Some(at), _) => self.neighbours[at] = entry,
             (None, Mode::Change) => return Err(Refused::NoSuchNeighbour),
             (None, _) if self.neighbours.len() >= ENTRIES_MAX => return Err(Refused::TooMany),

@@ -48,6 +48,26 @@ fn route(to: &str, len: u8, via: &str, table: u32) -> Change {
 }
 
 #[test]
+fn a_route_is_appended_behind_one_with_another_gateway_alone() {
+    let appended = |via: &str| match route("10.9.0.0", 16, via, MAIN_TABLE) {
+        Change::AddRoute { route, .. } => Change::AddRoute {
+            route,
+            mode: Mode::Append,
+        },
+        other => other,
+    };
+    let first = state().changed(&[appended("10.0.0.1")]).unwrap();
+    let both = first.changed(&[appended("10.0.0.2")]).unwrap();
+    let gateways = |state: &NetworkState| -> Vec<_> {
+        let all = state.routes.iter().filter(|it| it.to.1 == 16);
+        all.map(|it| it.via.unwrap().to_string()).collect()
+    };
+    assert_eq!(gateways(&both), ["10.0.0.1", "10.0.0.2"]);
+    let again = both.changed(&[appended("10.0.0.1")]).unwrap_err();
+    assert_eq!(again.refused, Refused::Exists);
+}
+
+#[test]
 fn changes_hold_whole_or_not_at_all() {
     let before = state();
     let changes = [

@@ -121,7 +121,7 @@ fn in_table(state: &NetworkState, packet: &Packet, table: u32) -> Option<Result<
             && contains(route.to, packet.to)
             && is_meant(state.link_of(route).unwrap_or(0))
     });
-    let best = configured.max_by_key(|route| (route.to.1, Reverse(route.metric)));
+    let best = configured.min_by_key(|route| (Reverse(route.to.1), route.metric));
     let connected = state.interfaces.iter().filter(|it| is_meant(it.link));
     let connected = connected.flat_map(|it| it.addresses.iter().map(move |net| (it, *net)));
     let near = connected

@@ -152,6 +152,13 @@ fn describe(words: &mut Words<'_>, is_v6: bool) -> Result<RuleEntry, Failure> {
                 rule.mark = Some(parse_mark(text).ok_or_else(|| words.wrong(word, text))?);
             }
             "priority" | "pref" | "order" | "preference" => rule.priority = words.parsed(word)?,
+            "iif" | "oif" | "tos" | "dsfield" | "uidrange" | "ipproto" | "sport" | "dport"
+            | "not" | "blackhole" | "unreachable" | "prohibit" | "goto" | "nop" => {
+                return Err(Failure::new(format!(
+                    "ip rule: \"{word}\" is not supported: rules select a table by from, to and \
+                     fwmark; ipfw selects by interfaces, protocols and ports (setfib, unreach)"
+                )));
+            }
             other => return Err(words.unknown(other)),
         }
     }
