@@ -29,7 +29,11 @@ pub enum ConfigError {
     },
     UnknownKey {
         file: PathBuf,
+        /// 0: not found.
+        line: usize,
         key: String,
+        /// The known key that is most like it.
+        nearest: String,
     },
     Unreadable {
         file: PathBuf,
@@ -37,6 +41,8 @@ pub enum ConfigError {
     },
     Syntax {
         file: PathBuf,
+        /// 0: not known.
+        line: usize,
         reason: String,
     },
     /// A line of an F-Stack configuration that cannot be used; 0: the file as a whole.
@@ -47,6 +53,16 @@ pub enum ConfigError {
     },
     /// Two options that need or exclude each other.
     Combination(String),
+}
+
+impl ConfigError {
+    /// Names the line of a wrong value.
+    pub(crate) fn in_line(mut self, line: Source) -> ConfigError {
+        if let ConfigError::Value { source, .. } = &mut self {
+            *source = line;
+        }
+        self
+    }
 }
 
 impl fmt::Display for ConfigError {
@@ -77,14 +93,27 @@ impl fmt::Display for ConfigError {
                     write!(f, "--{option} is '{text}' but must be {must}")
                 }
             },
-            ConfigError::UnknownKey { file, key } => {
-                write!(f, "{}: there is no option '{key}'", file.display())
+            ConfigError::UnknownKey {
+                file,
+                line,
+                key,
+                nearest,
+            } => {
+                let file = file.display();
+                write!(
+                    f,
+                    "{file} line {line}: there is no option '{key}'; the nearest is '{nearest}'"
+                )
             }
             ConfigError::Unreadable { file, reason } => {
                 write!(f, "{} cannot be read: {reason}", file.display())
             }
-            ConfigError::Syntax { file, reason } => {
-                write!(f, "{} is not valid TOML: {reason}", file.display())
+            ConfigError::Syntax { file, line, reason } => {
+                write!(
+                    f,
+                    "{} line {line} is not valid TOML: {reason}",
+                    file.display()
+                )
             }
             ConfigError::Ini {
                 file,

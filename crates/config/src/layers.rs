@@ -8,6 +8,7 @@ use crate::error::{ConfigError, Source, read_text};
 use crate::fstack;
 use crate::ini::{self, FstackFile};
 use crate::kind::Kind;
+use crate::nearest::nearest;
 use crate::profile;
 use crate::table::{OPTION, OPTIONS, find_option};
 
@@ -190,20 +191,26 @@ impl Layers {
             text.parse()
                 .map_err(|error: toml::de::Error| ConfigError::Syntax {
                     file: file.to_owned(),
+                    line: error.span().map_or(0, |span| line_at(text, span.start)),
                     reason: error.message().to_owned(),
                 })?;
         for (key, value) in table {
+            let source = || Source::Line(file.to_owned(), line_of(text, &key));
             if value.is_table() && SECTIONS.contains(&key.as_str()) {
                 continue;
             }
             let known = find_option(&key).filter(|option| option.is_in_file());
             let Some(option) = known else {
+                let known = OPTIONS.iter().filter(|option| option.is_in_file());
+                let nearest = nearest(&key, known.map(|option| option.name));
                 return Err(ConfigError::UnknownKey {
                     file: file.to_owned(),
+                    line: line_of(text, &key),
+                    nearest: nearest.unwrap_or_default().to_owned(),
                     key,
                 });
             };
-            let (text, must) = match option.kind {
+            let (given, must) = match option.kind {
                 Kind::Filter => (
                     filter_text(&value),
                     "a path, or ipfw commands: rule = \"add …\" in each [[filter]]",
@@ -213,13 +220,14 @@ impl Layers {
                     "a string, a number or true or false",
                 ),
             };
-            let text = text.ok_or_else(|| ConfigError::Value {
+            let given = given.ok_or_else(|| ConfigError::Value {
                 option: option.name,
-                source: Source::File(file.to_owned()),
+                source: source(),
                 text: value.to_string(),
                 must: must.into(),
             })?;
-            self.set(option.name, text, Source::File(file.to_owned()))?;
+            let set = self.set(option.name, given, Source::File(file.to_owned()));
+            set.map_err(|error| error.in_line(source()))?;
         }
         Ok(())
     }
@@ -295,6 +303,22 @@ impl Layers {
         }
         variables
     }
+}
+
+/// The number of the line that a byte of the text is in, from 1.
+fn line_at(text: &str, at: usize) -> usize {
+    let before = text.as_bytes().iter().take(at);
+    before.filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// The number of the first line that gives a key, or begins its table; 0: none is found.
+fn line_of(text: &str, key: &str) -> usize {
+    let is_of_key = |line: &str| {
+        let line = line.trim_start().trim_start_matches(['[', ' ', '"', '\'']);
+        let rest = line.strip_prefix(key);
+        rest.is_some_and(|rest| rest.trim_start().starts_with(['=', ']', '.', '"', '\'']))
+    };
+    text.lines().position(is_of_key).map_or(0, |at| at + 1)
 }
 
 /// The files `NAME.d/*.toml` beside `NAME.toml`, in the order of their names.

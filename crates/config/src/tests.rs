@@ -157,7 +157,27 @@ fn files_with_unknown_keys_or_wrong_syntax_are_refused() {
     let mut layers = Layers::default();
     let file = Path::new("f.toml");
     let unknown = layers.read_toml("colour = 3", file).unwrap_err();
-    assert_eq!(unknown.to_string(), "f.toml: there is no option 'colour'");
+    assert!(
+        unknown
+            .to_string()
+            .starts_with("f.toml line 1: there is no option 'colour'; the nearest is '")
+    );
+    let mut refused = |text: &str| layers.read_toml(text, file).unwrap_err().to_string();
+    let gateway = refused("if = \"eth1\"\n\ngw2 = \"10.0.0.1\"\n");
+    assert_eq!(
+        gateway,
+        "f.toml line 3: there is no option 'gw2'; the nearest is 'gw'"
+    );
+    let value = refused("# slots = 2\nif = \"eth1\"\nslots = 1000\n");
+    assert!(
+        value.starts_with("f.toml line 3: 'slots' is '1000'"),
+        "{value}"
+    );
+    let syntax = refused("if = \"eth1\"\nslots == 3\n");
+    assert!(
+        syntax.starts_with("f.toml line 2 is not valid TOML"),
+        "{syntax}"
+    );
     assert!(layers.read_toml("control-fd = 3", file).is_err());
     assert!(layers.read_toml("slots = [1]", file).is_err());
     assert!(matches!(
