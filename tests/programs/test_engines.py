@@ -21,7 +21,7 @@ def started(world, how, threads, *options, port=7000):
 
 
 def engines(world, server):
-    """How many engines the program has."""
+    """Returns the number of engines that the program has."""
     (report,) = json.loads(world.admin("status", "--json").finish())
     return sum(engine["pid"] == server.pid for engine in report["engines"])
 
@@ -36,17 +36,17 @@ def ask(sock, text):
     return got
 
 
-def who(sock):
+def thread_of(sock):
     return int(ask(sock, b"who\n"))
 
 
-def serves(world, connections, rounds=3):
-    """Each connection is answered by one thread; how many each thread has."""
+def check_one_thread_per_connection(world, connections, rounds=3):
+    """Checks that one thread answers each connection; returns the connections per thread."""
     socks = [world.connect(7000) for _ in range(connections)]
-    threads = [who(sock) for sock in socks]
+    threads = [thread_of(sock) for sock in socks]
     text = b"x" * 30_000 + b"\n"
     for _ in range(rounds):
-        assert [who(sock) for sock in socks] == threads
+        assert [thread_of(sock) for sock in socks] == threads
         for sock in socks:
             assert ask(sock, text) == text
     for sock in socks:
@@ -59,15 +59,15 @@ def each_thread_with_its_own_listener_has_its_own_engine(world):
     server = started(world, "own", 4)
     if world.mode == "inprocess":
         until(lambda: engines(world, server) == 4, 10, "four engines")
-    served = serves(world, 64)
+    served = check_one_thread_per_connection(world, 64)
     if world.mode != "instance":
         assert len(served) == 4, served
 
 
 @test
 def threads_that_listen_before_they_wait_have_engines_too(world):
-    """The process has an engine by then, on which their listeners are at first; what has connected
-    there is served by the threads that listen."""
+    """Listeners made before the first wait are on the process's first engine; clients that connect
+    there are served by the threads that listen."""
     server = started(world, "late", 4)
     end = time.monotonic() + 0.7
     early = []
@@ -79,11 +79,11 @@ def threads_that_listen_before_they_wait_have_engines_too(world):
         assert 0 <= int(sock.recv(100)) < 4
     if world.mode == "inprocess":
         until(lambda: engines(world, server) == 4, 10, "four engines")
-    served = serves(world, 64)
+    served = check_one_thread_per_connection(world, 64)
     if world.mode != "instance":
         assert len(served) == 4, served
     for sock in early:
-        who(sock)
+        thread_of(sock)
         sock.close()
 
 
@@ -93,7 +93,7 @@ def threads_without_an_engine_of_their_own_share_one(world):
     server = started(world, "own", 12, *options)
     if world.mode == "inprocess":
         until(lambda: engines(world, server) == 3, 10, "three engines")
-    served = serves(world, 64)
+    served = check_one_thread_per_connection(world, 64)
     assert len(served) > 3, served
     if world.mode == "inprocess":
         assert engines(world, server) == 3
@@ -101,7 +101,7 @@ def threads_without_an_engine_of_their_own_share_one(world):
 
 @test
 def threads_that_share_a_udp_port_have_engines(world):
-    """Those that bind once the process has an engine too; what comes meanwhile is answered."""
+    """Threads that bind after the process has an engine get one too; no datagram is lost."""
     server = world.stack(*world.program("udp_shares.py"), 7000, 3)
     until(lambda: "waits" in server.output(), 10, "the first waits")
     with world.at_peer():
@@ -132,16 +132,16 @@ def threads_that_share_an_engine_get_their_own_when_there_are_slots(world):
     while len(set(threads)) < 3:
         assert len(socks) < 200, Counter(threads)
         socks.append(world.connect(7001))
-        threads.append(who(socks[-1]))
+        threads.append(thread_of(socks[-1]))
     assert engines(world, server) == 2
     other.kill()
 
     def is_served_by_three():
-        assert [who(sock) for sock in socks] == threads
+        assert [thread_of(sock) for sock in socks] == threads
         return engines(world, server) == 3
 
     until(is_served_by_three, 10, "three engines")
-    assert [who(sock) for sock in socks] == threads
+    assert [thread_of(sock) for sock in socks] == threads
     for sock in socks:
         assert ask(sock, b"x" * 30_000 + b"\n") == b"x" * 30_000 + b"\n"
         sock.close()
@@ -151,25 +151,25 @@ def threads_that_share_an_engine_get_their_own_when_there_are_slots(world):
 def a_set_whose_thread_has_ended_is_served_by_the_next(world):
     started(world, "dies", 3)
     for _ in range(3):
-        assert sum(serves(world, 24).values()) == 24
+        assert sum(check_one_thread_per_connection(world, 24).values()) == 24
 
 
 @test
 def a_program_forks_while_its_threads_wait(world):
     started(world, "forks", 4)
     socks = [world.connect(7000) for _ in range(16)]
-    threads = [who(sock) for sock in socks]
+    threads = [thread_of(sock) for sock in socks]
     for sock in socks[:6]:
         assert ask(sock, b"fork\n") == b"7\n"
-        assert [who(sock) for sock in socks] == threads
-    assert sum(serves(world, 16).values()) == 16
+        assert [thread_of(sock) for sock in socks] == threads
+    assert sum(check_one_thread_per_connection(world, 16).values()) == 16
 
 
 @test
 def connections_that_one_thread_accepts_move_to_those_that_serve_them(world):
     server = started(world, "hands", 4)
     for _ in range(3):
-        served = serves(world, 40)
+        served = check_one_thread_per_connection(world, 40)
         assert len(served) == 4 and sum(served.values()) == 40, served
     if world.mode == "inprocess":
         # And the first, of the thread that accepts.
@@ -191,8 +191,8 @@ def data_received_before_a_connection_moves_moves_with_it(world):
 
 
 def chat(sock, seed, rounds, failed):
-    """Sends texts of all lengths and compares the answers, now and then one before the answer to
-    the last."""
+    """Sends texts of all lengths and compares the answers; sometimes sends the next text before the
+    answer to the last."""
     try:
         dice = random.Random(seed)
         for _ in range(rounds):
@@ -215,7 +215,7 @@ def chat(sock, seed, rounds, failed):
 def a_thread_for_each_connection(world, how):
     server = started(world, how, 0)
     socks = [world.connect(7000) for _ in range(6)]
-    threads = [who(sock) for sock in socks]
+    threads = [thread_of(sock) for sock in socks]
     failed = []
     chats = [
         threading.Thread(target=chat, args=(sock, seed, 150, failed))
@@ -226,7 +226,7 @@ def a_thread_for_each_connection(world, how):
     for it in chats:
         it.join()
     assert not failed, failed
-    assert [who(sock) for sock in socks] == threads
+    assert [thread_of(sock) for sock in socks] == threads
     if world.mode == "inprocess":
         # The first one is that of the thread that accepts.
         assert engines(world, server) > 4, engines(world, server)
@@ -238,7 +238,7 @@ def a_thread_for_each_connection(world, how):
     for sock in socks:
         assert sock.recv(100) == b"", "no end"
         sock.close()
-    assert sum(serves(world, 12, rounds=10).values()) == 12
+    assert sum(check_one_thread_per_connection(world, 12, rounds=10).values()) == 12
 
 
 @test
@@ -256,7 +256,7 @@ def threads_with_channels_of_their_own_outlive_their_instance(world):
     started(world, "hands", 3)
     before = [world.connect(7000) for _ in range(6)]
     for sock in before:
-        who(sock)
+        thread_of(sock)
     world.instance.kill()
     for sock in before:
         sock.close()
@@ -266,9 +266,9 @@ def threads_with_channels_of_their_own_outlive_their_instance(world):
     def is_served():
         try:
             with world.connect(7000) as sock:
-                return who(sock) >= 0
+                return thread_of(sock) >= 0
         except (OSError, AssertionError):
             return False
 
     until(is_served, 10, "the next instance serves")
-    assert sum(serves(world, 12).values()) == 12
+    assert sum(check_one_thread_per_connection(world, 12).values()) == 12

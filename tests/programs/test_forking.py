@@ -21,17 +21,17 @@ SLIPSTACK = ("inprocess", "instance")
 
 
 def server(world, how):
-    """Its port's readiness costs one connection, which ends at once."""
+    """Starts the server; waiting for its port makes one connection, which ends at once."""
     started = world.stack(*world.program("forking.py"), 7200, how)
     world.wait_port(7200, process=started)
     return started
 
 
-def childless(started):
+def wait_for_no_children(started):
     until(lambda: not started.children(), 5, "the children have ended")
 
 
-def answers(world, count):
+def check_answers(world, count):
     for number in range(count):
         with world.connect(7200) as sock:
             sock.sendall(f"number {number}\n".encode())
@@ -44,41 +44,41 @@ def answers(world, count):
 
 @test
 def a_forking_server_ends_every_one_of_many_connections(world):
-    """It forks while others of its connections end."""
+    """The server forks while other connections of it end."""
     started = server(world, "http")
     text = world.peer(
         "ab", "-q", "-s", 5, "-n", 1500, "-c", 10, f"http://{world.address}:7200/"
     ).finish(50)
     assert "Complete requests:      1500" in text and "Failed requests:        0" in text, text
-    childless(started)
+    wait_for_no_children(started)
 
 
 @test
 def a_forking_server_serves_from_its_children(world):
     started = server(world, "lines")
-    answers(world, 20)
-    childless(started)
+    check_answers(world, 20)
+    wait_for_no_children(started)
 
 
 @test
-def its_children_may_poll(world):
+def children_of_the_server_may_poll(world):
     started = server(world, "poll")
-    answers(world, 10)
-    childless(started)
+    check_answers(world, 10)
+    wait_for_no_children(started)
 
 
 @test
-def its_children_may_poll_in_a_sandbox(world):
+def children_in_a_sandbox_may_poll(world):
     started = server(world, "caged")
-    answers(world, 3)
-    childless(started)
+    check_answers(world, 3)
+    wait_for_no_children(started)
 
 
 @test
-def its_children_may_limit_their_address_space(world):
+def children_may_limit_their_address_space(world):
     started = server(world, "narrow")
-    answers(world, 3)
-    childless(started)
+    check_answers(world, 3)
+    wait_for_no_children(started)
 
 
 @test
@@ -105,7 +105,7 @@ def many_children_serve_at_once(world):
     for number, sock in enumerate(socks):
         assert sock.makefile().readline() == f"child says number {number}\n"
         sock.close()
-    childless(started)
+    wait_for_no_children(started)
 
 
 @test(modes=SLIPSTACK)
@@ -118,13 +118,13 @@ def one_thread_of_the_parent_serves_all_children_and_ends_with_them(world):
     assert stewards(started) == 1
     for sock in socks:
         sock.close()
-    childless(started)
+    wait_for_no_children(started)
     until(lambda: stewards(started) == 0, 5, "the thread has ended")
-    answers(world, 2)
+    check_answers(world, 2)
 
 
 @test
-def a_connection_that_is_used_again_and_again_goes_to_the_child(world):
+def a_connection_in_constant_use_goes_to_the_child(world):
     for how in ("echo", "epoll"):
         started = server(world, how)
         with world.connect(7200) as sock, sock.makefile("rb") as stream:
@@ -145,7 +145,7 @@ def a_connection_that_is_used_again_and_again_goes_to_the_child(world):
 
 
 @test
-def it_goes_while_the_peer_sends_without_waiting(world):
+def a_connection_goes_to_the_child_while_the_peer_sends(world):
     started = server(world, "echo")
     lines = [f"{number:09}\n".encode() for number in range(30_000)]
     with world.connect(7200, 30) as sock, sock.makefile("rb") as stream:
@@ -159,11 +159,11 @@ def it_goes_while_the_peer_sends_without_waiting(world):
             sent = pool.submit(send)
             assert stream.read() == b"".join(lines)
             sent.result()
-    childless(started)
+    wait_for_no_children(started)
 
 
 @test(modes=("inprocess",))
-def where_there_is_no_slot_it_stays_and_works(world):
+def without_a_free_slot_a_connection_stays_in_the_parent(world):
     base = world.device_options()
     world.device_options = lambda: [*base, "--slots", "2"]
     started = server(world, "echo")
@@ -173,13 +173,13 @@ def where_there_is_no_slot_it_stays_and_works(world):
         for _ in range(3):
             for sock, stream in zip(socks, streams):
                 turns(sock, stream, 30)
-    childless(started)
+    wait_for_no_children(started)
     assert len(started.errors().splitlines()) == 1, started.errors()
 
 
 @test(modes=("inprocess",))
 def workers_beyond_the_slots_wait_for_one_and_no_client_is_refused(world):
-    """As Apache's prefork: each worker waits in accept."""
+    """As in Apache's prefork model, each worker waits in accept."""
     base = world.device_options()
     world.device_options = lambda: [*base, "--slots", "3"]
     started = server(world, "prefork")
@@ -220,11 +220,11 @@ def a_parent_that_waits_is_not_woken_for_its_childrens_data(world):
             count = sleeps(started) - before
             # The first round has the fork in it, and the attempts to spin.
             assert turn == 0 or count < 100, f"it slept {count} times"
-    childless(started)
+    wait_for_no_children(started)
 
 
 def sleeps(started):
-    """From the program's own thread."""
+    """Returns how often the program's first thread has slept."""
     status = Path(f"/proc/{started.pid}/task/{started.pid}/status").read_text()
     return int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
 
@@ -253,11 +253,11 @@ def a_peer_that_does_not_read_holds_up_no_other(world):
             assert chunk[: SIZE - at] == data[at : at + len(chunk)], f"at {count}"
             count += len(chunk)
         assert count == sent
-    childless(started)
+    wait_for_no_children(started)
 
 
 def echoed(world, data):
-    """The echo of `data` while it is being sent."""
+    """Sends `data` and returns its echo, read meanwhile."""
     with world.connect(7200, 30) as sock, ThreadPoolExecutor(1) as pool:
         sending = pool.submit(lambda: (sock.sendall(data), sock.shutdown(socket.SHUT_WR)))
         got = b"".join(iter(lambda: sock.recv(65536), b""))
@@ -272,7 +272,7 @@ def a_child_answers_after_its_peers_end(world):
         sock.sendall(bytes(SIZE))
         sock.shutdown(socket.SHUT_WR)
         assert sock.makefile().read() == f"{SIZE} bytes\n"
-    childless(started)
+    wait_for_no_children(started)
 
 
 @test
@@ -293,7 +293,7 @@ def a_child_that_leaves_bytes_unread_resets(world):
         with world.connect(7200) as sock:
             sock.sendall(b"this is not read")
             assert is_reset(sock, 5), f"bytes are left unread: {how}"
-        childless(started)
+        wait_for_no_children(started)
         started.stop()
 
 
@@ -315,7 +315,7 @@ def kill_9_of_a_child_ends_its_connection(world):
         os.kill(pids[1], signal.SIGKILL)
         second.settimeout(10)
         assert second.recv(1) == b""
-    childless(started)
+    wait_for_no_children(started)
 
 
 @test
@@ -342,7 +342,7 @@ def kill_9_of_a_child_that_has_its_connection_ends_it_in_order(world):
             while chunk := busy.recv(65536):
                 came += chunk
         assert came and data.startswith(came), "what it had answered"
-    childless(started)
+    wait_for_no_children(started)
 
 
 @test
@@ -383,7 +383,7 @@ def a_child_can_distinguish_a_peers_close_from_a_reset(world):
             said = ["end end 0\n", "ECONNRESET end 0\n"] * 2
             expected = "end end 0\n" + "".join(said[: number + 1])
             until(lambda: started.output() == expected, 5, "the child hears it")
-        childless(started)
+        wait_for_no_children(started)
         started.stop()
 
 
@@ -400,7 +400,7 @@ def why_names_the_connection_of_a_child(world):
             f"{there}  {here}" in line and "was forked from" in line for line in said.splitlines()
         ), said
         os.kill(pid, signal.SIGKILL)
-    childless(started)
+    wait_for_no_children(started)
 
 
 @test
@@ -409,7 +409,7 @@ def a_copy_in_the_parent_keeps_the_connection_open(world):
     with world.connect(7200) as sock:
         sock.sendall(b"line\n")
         assert sock.makefile().readline() == "child says line\n"
-        childless(started)
+        wait_for_no_children(started)
         sock.settimeout(0.5)
         try:
             assert sock.recv(1), "the parent has it"
@@ -451,7 +451,7 @@ os.wait()
 
 
 @test
-def a_child_and_a_child_of_its_use_a_connection_in_turn(world):
+def a_child_and_its_own_child_use_a_connection_in_turn(world):
     started = world.stack("/usr/bin/python3", "-c", SHARING, world.address)
     opened = []
 
@@ -486,12 +486,12 @@ def a_program_gets_the_connection_as_its_input_and_output(world):
             while chunk := sock.recv(65536):
                 got += chunk
         assert got == data[:200_000], f"{how}: {len(got)} bytes"
-        childless(started)
+        wait_for_no_children(started)
         started.stop()
 
 
 @test
-def a_datagram_that_was_looked_at_goes_to_the_child_and_so_do_its_senders_others(world):
+def a_peeked_datagram_and_later_ones_of_its_sender_go_to_the_child(world):
     world.stack(*world.program("peeking.py"), 7000)
     with world.at_peer():
         asked, *askers = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(7)]

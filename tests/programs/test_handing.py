@@ -15,7 +15,7 @@ PORT = 7230
 
 
 class Pair:
-    """A server and a worker, which are no relatives."""
+    """A server and a worker that do not descend from each other."""
 
     def __init__(self, world, case, before=()):
         self.world = world
@@ -84,7 +84,7 @@ def a_connection_goes_on_in_the_worker_when_its_sender_ends(world):
 
 
 @test
-def bytes_that_the_sender_has_not_read_are_the_receivers(world):
+def bytes_unread_by_the_sender_go_to_the_receiver(world):
     pair = Pair(world, "read")
     with world.connect(PORT) as sock:
         lines = [b"number %d\n" % number for number in range(5)]
@@ -115,7 +115,7 @@ def a_receiver_that_does_not_use_its_copy_changes_nothing(world):
 
 
 @test
-def a_connection_that_is_sent_in_a_circle_is_served_by_all(world):
+def a_connection_sent_in_a_circle_is_served_by_every_program(world):
     pair = Pair(world, "circle")
     for _ in range(3):
         with world.connect(PORT) as sock:
@@ -126,7 +126,7 @@ def a_connection_that_is_sent_in_a_circle_is_served_by_all(world):
 
 
 @test
-def a_connection_that_is_sent_twice_is_one(world):
+def a_connection_sent_twice_is_one_connection(world):
     pair = Pair(world, "again")
     for _ in range(5):
         with world.connect(PORT) as sock:
@@ -152,7 +152,7 @@ def a_receiver_without_the_library_serves_a_connection(world):
 
 
 @test
-def much_arrives_whole_in_the_receiver(world):
+def a_long_stream_arrives_whole_in_the_receiver(world):
     pair = Pair(world, "much")
     line = hashlib.shake_256(b"much").hexdigest(100_000).encode() + b"\n"
     for _ in range(5):
@@ -201,7 +201,7 @@ if (cluster.isPrimary) {
 
 
 @test
-def connections_that_nodes_cluster_gives_its_workers_are_theirs(world):
+def workers_of_nodes_cluster_own_the_connections_they_get(world):
     if shutil.which("node") is None:
         raise Skip("node is not installed")
     script = world.folder / "cluster.js"

@@ -21,7 +21,7 @@ def ask(sock, path=b"/worker"):
 
 
 def answer(sock):
-    """The body of the next answer on a kept connection."""
+    """Returns the body of the next answer on a persistent connection."""
     received = b""
     while b"\r\n\r\n" not in received:
         received += more(sock)
@@ -39,7 +39,7 @@ def more(sock):
 
 
 def connections_to_both(world, nginx):
-    """A kept connection to each worker, by its process number."""
+    """Returns a persistent connection to each worker, by its process id."""
     found = {}
     until(lambda: len(nginx.workers()) == 2, 5, "both workers")
 
@@ -85,7 +85,7 @@ def stopped(pid):
 
 @contextlib.contextmanager
 def frozen(pid):
-    """In a new cgroup, of either version."""
+    """Freezes the process in a new cgroup, of either version."""
     if (CGROUPS / "freezer").is_dir():
         group, switch, words = CGROUPS / "freezer", "freezer.state", ("FROZEN", "THAWED")
     elif (CGROUPS / "cgroup.procs").exists():

@@ -1,4 +1,4 @@
-"""A program that comes to a stack which runs already, or which is about to end."""
+"""Programs that attach to a stack that already runs, or is about to end."""
 
 import time
 
@@ -16,7 +16,7 @@ def started(world, port, *options):
 
 @test(modes=("inprocess",))
 def two_programs_use_two_vlans_of_one_port(world):
-    """The second brings its VLAN, with the gateway's table, to the stack of the first."""
+    """The second program adds its VLAN, with the gateway's table, to the stack of the first."""
     started(world, 7000, "--vlan", "10,ip=10.10.10.5/24,gw=10.10.10.1")
     started(world, 7001, "--vlan", "20,ip=10.10.20.5/24,gw=10.10.20.1")
     for vlan, port in ((10, 7000), (20, 7001)):

@@ -1,4 +1,4 @@
-"""Servers that listen and load before they accept: clients connect at once, nothing is lost."""
+"""Servers that listen, then load data, then accept: clients connect at once and nothing is lost."""
 
 import contextlib
 import os
@@ -73,7 +73,7 @@ def data_and_ends_of_clients_wait_for_the_server(world):
 
 
 @test
-def its_options_are_those_of_its_connections(world):
+def accepted_connections_inherit_the_listeners_options(world):
     started = loading(world, "nodelay")
     with contextlib.ExitStack() as stack:
         for sock in connected(world, stack, 2):

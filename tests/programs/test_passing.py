@@ -194,7 +194,7 @@ def a_connection_outlives_the_process_that_made_it_while_a_child_uses_it(world):
 
 
 @test
-def a_child_uses_a_connection_for_the_first_time_after_its_maker_has_ended(world):
+def a_child_first_uses_a_connection_after_its_parent_has_ended(world):
     outlives(world, "late")
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from harness import test
 from harness.nginx import Nginx
 from harness.process import until
-from test_engines import serves, started
+from test_engines import check_one_thread_per_connection, started
 
 ADAPTER = {"FF_NB_FSTACK_INSTANCE": "2", "FF_PROC_ID": "1"}
 
@@ -130,7 +130,7 @@ def threads_with_listeners_of_their_own_use_all_instances(world):
     server = threads(world, "own")
     even = {"0": 2, "1": 2}
     until(lambda: channels(world, server) == even, 10, "each instance has two threads")
-    served = serves(world, 40)
+    served = check_one_thread_per_connection(world, 40)
     assert len(served) == 4 and sum(served.values()) == 40, served
 
 
@@ -138,5 +138,5 @@ def threads_with_listeners_of_their_own_use_all_instances(world):
 def connections_that_one_thread_accepts_are_served_wherever_they_are(world):
     server = threads(world, "hands")
     for _ in range(3):
-        assert sum(serves(world, 12, rounds=10).values()) == 12
+        assert sum(check_one_thread_per_connection(world, 12, rounds=10).values()) == 12
     assert set(channels(world, server)) == {"0", "1"} and server.is_running()

@@ -5,7 +5,7 @@ import subprocess
 from collections import Counter
 
 from harness import Skip, test
-from test_engines import engines, serves, who
+from test_engines import check_one_thread_per_connection, engines, thread_of
 from harness.process import until
 
 
@@ -23,8 +23,8 @@ def served(world, threads, *options):
     found = Counter()
     for _ in range(200):
         with world.connect(7000) as sock:
-            found[who(sock)] += 1
-    assert sum(serves(world, 16).values()) == 16
+            found[thread_of(sock)] += 1
+    assert sum(check_one_thread_per_connection(world, 16).values()) == 16
     return sorted(found.values(), reverse=True)
 
 
@@ -124,7 +124,7 @@ def a_program_of_the_users_names_the_engine(world):
     for _ in range(100):
         with world.connect(7000) as sock:
             port = sock.getsockname()[1]
-            threads.setdefault(port % 256 // 2 % 4, set()).add(who(sock))
+            threads.setdefault(port % 256 // 2 % 4, set()).add(thread_of(sock))
     # Each answer is one engine.
     assert sorted(len(them) for them in threads.values()) == [1] * len(threads), threads
     assert len(threads) == 4 == len(set.union(*threads.values())), threads
