@@ -1,6 +1,6 @@
 /* Micro-threads: a function for each connection that seems to block, on a stack of its own.
- * Where a call would block, another one runs, and all wait in one kqueue. A line is sent back,
- * "sleep MS" after MS milliseconds; silence ends after IDLE_MS.
+ * Where a call would block, another one runs, and all wait in one kqueue. A line is echoed,
+ * "sleep MS" after MS milliseconds; an idle connection is closed after IDLE_MS.
  *     coroutines --ip 10.0.0.5/24 --if eth1 */
 #include <errno.h>
 #include <netinet/in.h>
@@ -52,7 +52,7 @@ static void start(void (*body)(int), int fd)
     resume(task);
 }
 
-/* Waits for `fd` and `filter`, -1 and ETIMEDOUT after `ms`; ms -1: for ever; fd -1: the time. */
+/* Waits for `filter` on `fd`; -1 and ETIMEDOUT after `ms`. ms -1: no limit; fd -1: sleeps. */
 static int task_wait(int fd, int filter, int ms)
 {
     struct task *own = current;
@@ -66,7 +66,7 @@ static int task_wait(int fd, int filter, int ms)
         abort();
     swapcontext(&own->own, &own->resumer);
     int is_late = own->woken_by == EVFILT_TIMER;
-    changes[is_late ? 0 : 1].flags = EV_DELETE; /* what has not come */
+    changes[is_late ? 0 : 1].flags = EV_DELETE; /* the event that did not occur */
     if (count == 2)
         ff_kevent(kq, &changes[is_late ? 0 : 1], 1, NULL, 0, NULL);
     errno = ETIMEDOUT;
@@ -113,7 +113,7 @@ static void take_all(int fd)
             start(talk, connection);
 }
 
-/* One event at a time: a task that is resumed takes back what else it has waited for. */
+/* One event at a time: a resumed task removes the other event that it has waited for. */
 static int loop(void *arg)
 {
     struct kevent event;

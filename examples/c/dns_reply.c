@@ -1,6 +1,5 @@
-/* A name server without a stack's help: each query of type A is answered in the dispatcher, with
- * one address for all names, before the stack sees the frame. The socket makes queries come to this
- * process.
+/* A name server in the dispatcher: each query of type A is answered with one address for all names,
+ * before the stack sees the frame. The socket has the queries steered to this process.
  *
  *     dns_reply --ip 10.0.0.5/24 --if eth1
  */
@@ -93,7 +92,7 @@ static int dispatch(void *data, uint16_t *len, uint16_t queue, uint16_t queues)
     swap(ip + 12, ip + 16, 4);
     swap(udp, udp + 2, 2);
     store(udp + 4, (unsigned)(end - ETH_LEN - IP_LEN));
-    store(udp + 6, 0); /* none: IPv4 lets it be */
+    store(udp + 6, 0); /* no checksum: optional over IPv4 */
     store(ip + 2, (unsigned)(end - ETH_LEN));
     store(ip + 10, 0);
     store(ip + 10, checksum(ip, IP_LEN));

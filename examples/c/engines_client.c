@@ -1,5 +1,6 @@
-/* A client with several engines: each thread connects, asks and waits by an epoll set of its
- * own, and so has an engine of its own on the device. Answers come to the engine that has asked.
+/* A client with several engines: each thread connects, asks and waits by an epoll set of its own,
+ * and so has an engine of its own on the device. Answers arrive at the engine that sent the
+ * request.
  *
  *     engines_client ADDRESS PORT THREADS CONNECTIONS REQUESTS \
  *         --ip 10.0.0.5/24 --if eth1 --thread-engines 4
@@ -63,7 +64,7 @@ static void open_one(struct client *own, struct connection *c)
         fail("ff_epoll_ctl");
 }
 
-/* Whether the connection goes on. */
+/* Returns whether the connection continues. */
 static int go_on(struct client *own, struct connection *c)
 {
     struct epoll_event event = {.events = EPOLLIN, .data = {.ptr = c}};

@@ -45,7 +45,7 @@ static void watch(int fd)
         fail("ff_kevent");
 }
 
-/* data is the number of connections that wait. */
+/* data is the number of connections that can be accepted. */
 static void accept_all(int64_t waiting)
 {
     while (waiting-- > 0) {

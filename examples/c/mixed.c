@@ -1,5 +1,5 @@
-/* One program, port 8080 twice: the stack's by ff_ functions and the kernel's by its own, in one
- * set. What comes by either is sent back with the name of the side.
+/* A program that listens on port 8080 twice: on the stack by ff_ functions and on the kernel by
+ * libc's, in one set. Each message is returned with the name of the side.
  *
  *     mixed --ip 10.0.0.5/24 --if eth1
  */
@@ -45,7 +45,7 @@ static void serve(int fd)
 {
     char bytes[1024];
     const char *side = ff_fdisused(fd) ? "stack: " : "kernel: ";
-    /* ff_ functions take the kernel's descriptors too. */
+    /* ff_ functions accept the kernel's descriptors too. */
     ssize_t got = ff_read(fd, bytes, sizeof bytes);
     if (got <= 0) {
         ff_close(fd);

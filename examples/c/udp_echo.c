@@ -1,5 +1,4 @@
-/* A UDP server that sends every datagram back to where it came from, from the address it was sent
- * to.
+/* A UDP server that returns every datagram to its sender, from the address that it was sent to.
  *
  *     udp_echo --ip 10.0.0.5/24 --if eth1
  */
@@ -29,7 +28,7 @@ static void on_signal(int signal)
     ff_stop_run();
 }
 
-/* The control message goes back as it came: to FreeBSD it names the source then. */
+/* The received control message is passed to sendmsg, where FreeBSD takes it as the source. */
 static int echo_one(void)
 {
     static char bytes[65536];

@@ -1,4 +1,4 @@
-/* A server that gives as many bytes as a line asks for, without copying them: they are made in the
+/* A server that sends as many bytes as a line asks for, without copying: they are made in the
  * connection's send ring. A line with a `z` is answered by F-Stack's buffers, one with a `w` by
  * ff_write.
  *
@@ -55,8 +55,7 @@ static void in_ring(int fd, size_t len)
     }
 }
 
-/* A buffer is filled piece by piece and handed over; what did not fit follows with the next
- * call. */
+/* A buffer is filled piece by piece and handed over; the rest follows with the next call. */
 static void by_buffer(int fd, size_t len)
 {
     char piece[STRIDE];
@@ -76,7 +75,7 @@ static void by_buffer(int fd, size_t len)
             break;
         sent += (size_t)got;
     }
-    /* It is the stack's: a second time it is refused. */
+    /* The stack owns the buffer now, so a second send is refused. */
     if (ff_write(fd, m.bsd_mbuf, len) != -1 || errno != EINVAL)
         exit(2);
 }
@@ -95,7 +94,7 @@ static void by_write(int fd, size_t len)
     free(bytes);
 }
 
-/* The request is read where it lies. */
+/* The request is read in place. */
 static void serve(int fd)
 {
     struct iovec pieces[2];
