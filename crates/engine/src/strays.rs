@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use slipstack_channel::{INBOX_STRAY_LEN, InboxMessage};
 use slipstack_mem::MpscInbox;
-use slipstack_stack::{DatagramIn, IpMeta, Member};
+use slipstack_stack::{DatagramIn, Ends, IpMeta, Member};
 
 use crate::departed::{Flow, FrameRoute};
 use crate::environment::Environment;
@@ -72,7 +72,7 @@ impl Environment {
             return false;
         };
         let (slot, link) = (fabric.own_slot(), datagram.link);
-        for frame in slipstack_stack::datagram_frames(datagram, ([0; 6], self.mac)) {
+        for frame in slipstack_stack::datagram_frames(datagram, Ends::new([0; 6], self.mac)) {
             let frame = &frame;
             self.counters.strays += 1;
             if !fabric.post(KEEPER, &InboxMessage::Stray { slot, link, frame }) {
@@ -99,7 +99,7 @@ impl Environment {
         if slot == KEEPER || member.slot == fabric.own_slot() {
             return false;
         }
-        for frame in slipstack_stack::datagram_frames(datagram, ([0; 6], self.mac)) {
+        for frame in slipstack_stack::datagram_frames(datagram, Ends::new([0; 6], self.mac)) {
             let message = InboxMessage::Chosen {
                 link: datagram.link,
                 rank: member.rank,
@@ -129,5 +129,5 @@ fn find_flow(ip: &IpMeta, segment: &[u8]) -> Option<Flow> {
 /// inbox; `None` if its addresses are of two families.
 pub fn stray_frame(ip: &IpMeta, segment: &[u8], mac: [u8; 6]) -> Option<Vec<u8>> {
     let len_max = MpscInbox::CELL_BYTES - INBOX_STRAY_LEN;
-    slipstack_stack::stray_frame(ip, segment, ([0; 6], mac), len_max)
+    slipstack_stack::stray_frame(ip, segment, Ends::new([0; 6], mac), len_max)
 }

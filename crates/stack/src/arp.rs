@@ -9,7 +9,7 @@ use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
 use crate::fib::Query;
-use crate::neighbour::{Confidence, Querier, send_arp};
+use crate::neighbour::{Confidence, Learned, Querier, send_arp};
 use crate::network_layer::Cx;
 use crate::route::Route;
 use crate::time::Instant;
@@ -73,8 +73,16 @@ impl Cx<'_> {
                 .find_source(arp.sender_ip)
                 .unwrap_or(arp.target_ip)
         };
-        let sender = (arp.sender_ip, arp.sender_mac);
-        self.learn_neighbour(now, sender, (source, link), fx);
+        let sender = Learned {
+            ip: arp.sender_ip.into(),
+            mac: arp.sender_mac,
+            confidence: Confidence::Confirmed,
+        };
+        let asker = Querier {
+            ip: source.into(),
+            link,
+        };
+        self.learn_neighbour(now, sender, asker, fx);
         if !is_request {
             return Counter::RxArpReplies;
         }
@@ -140,23 +148,13 @@ impl Cx<'_> {
     fn learn_neighbour(
         &mut self,
         now: Instant,
-        (ip, mac): (Ipv4Addr, [u8; 6]),
-        (source, link): (Ipv4Addr, u16),
+        learned: Learned,
+        asker: Querier,
         fx: &mut impl Effects,
     ) {
-        let ip = IpAddr::V4(ip);
-        let asker = Querier {
-            ip: source.into(),
-            link,
-        };
-        if self.net.neighbours.learn(
-            now,
-            ip,
-            (mac, Confidence::Confirmed),
-            asker,
-            self.counters,
-            fx,
-        ) {
+        let Learned { ip, mac, .. } = learned;
+        let neighbours = &mut self.net.neighbours;
+        if neighbours.learn(now, learned, asker, self.counters, fx) {
             fx.event(Event::Neighbour { ip, mac });
         }
     }

@@ -281,32 +281,15 @@ fn is_echo(bytes: &[u8]) -> bool {
 }
 
 fn meta_of(bytes: &[u8], link: u16) -> Option<IpMeta> {
-    let plain = IpMeta {
-        src: core::net::Ipv4Addr::UNSPECIFIED.into(),
-        dst: core::net::Ipv4Addr::UNSPECIFIED.into(),
-        tos: 0,
-        ttl: 0,
-        group: false,
-        local: false,
+    let meta = RxMeta {
         link,
+        ..RxMeta::VERIFIED
     };
     if let Some(packet) = Ipv6Packet::parse_quoted(bytes) {
-        return Some(IpMeta {
-            src: packet.header.src.into(),
-            dst: packet.header.dst.into(),
-            tos: packet.header.traffic_class,
-            ttl: packet.header.hop_limit,
-            ..plain
-        });
+        return Some(IpMeta::of_v6(&packet.header, false, meta));
     }
     let packet = Ipv4Packet::parse_quoted(bytes).ok()?;
-    Some(IpMeta {
-        src: packet.header.src.into(),
-        dst: packet.header.dst.into(),
-        tos: packet.header.tos,
-        ttl: packet.header.ttl,
-        ..plain
-    })
+    Some(IpMeta::of_v4(&packet.header, false, meta))
 }
 
 impl Cx<'_> {

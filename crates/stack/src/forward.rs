@@ -46,6 +46,14 @@ enum Problem {
     TooBig(u16),
 }
 
+/// The next hop of a forwarded packet, with the MTU of the way to it.
+#[derive(Clone, Copy)]
+struct ForwardHop {
+    ip: IpAddr,
+    link: u16,
+    mtu: u16,
+}
+
 /// The common fields of both families' packets.
 struct Transit<'a> {
     packet: OutPacket,
@@ -132,7 +140,12 @@ impl Stack {
         };
         let bytes = &bytes[..usize::from(header.total_len)];
         let is_foreign = link_group || !may_transit_v4(header.src) || !may_transit_v4(header.dst);
-        self.forward(now, packet, (bytes, meta), is_foreign, fx);
+        let transit = Transit {
+            packet,
+            bytes,
+            meta,
+        };
+        self.forward(now, &transit, is_foreign, fx);
     }
 
     #[cold]
@@ -159,33 +172,32 @@ impl Stack {
         };
         let bytes = &bytes[..ipv6::HEADER_LEN + usize::from(header.payload_len)];
         let is_foreign = link_group || !may_transit_v6(header.src) || !may_transit_v6(header.dst);
-        self.forward(now, packet, (bytes, meta), is_foreign, fx);
-    }
-
-    fn forward(
-        &mut self,
-        now: Instant,
-        packet: OutPacket,
-        (bytes, meta): (&[u8], RxMeta),
-        is_foreign: bool,
-        fx: &mut impl Effects,
-    ) {
         let transit = Transit {
             packet,
             bytes,
             meta,
         };
+        self.forward(now, &transit, is_foreign, fx);
+    }
+
+    fn forward(
+        &mut self,
+        now: Instant,
+        transit: &Transit<'_>,
+        is_foreign: bool,
+        fx: &mut impl Effects,
+    ) {
         let result = if is_foreign {
             Err(Refused::Silently(Counter::DropForwardMartian))
         } else {
-            cx!(self).pass_on(now, &transit, fx)
+            cx!(self).pass_on(now, transit, fx)
         };
         match result {
             Ok(()) => self.counters.bump(Counter::Forwarded),
             Err(Refused::Silently(why)) => self.counters.bump(why),
             Err(Refused::Answered(why, problem)) => {
                 self.counters.bump(why);
-                self.tell(now, bytes, problem, fx);
+                self.tell(now, transit.bytes, problem, fx);
             }
         }
     }
@@ -307,11 +319,15 @@ impl Cx<'_> {
         let Route::Neighbour(hop) = found.route else {
             return Err(Refused::Silently(Counter::DropForwardMartian));
         };
-        let (hop, mtu) = ((hop, found.link), found.mtu.unwrap_or(u16::MAX));
+        let hop = ForwardHop {
+            ip: hop,
+            link: found.link,
+            mtu: found.mtu.unwrap_or(u16::MAX),
+        };
         if transit.meta.gso {
-            return self.pass_joined(now, &packet, transit, (hop, mtu), fx);
+            return self.pass_joined(now, &packet, transit, hop, fx);
         }
-        self.pass_one(now, &packet, transit, (hop, mtu), fx)
+        self.pass_one(now, &packet, transit, hop, fx)
     }
 
     /// One packet, in fragments where the way takes less and it may be cut.
@@ -320,17 +336,17 @@ impl Cx<'_> {
         now: Instant,
         packet: &OutPacket,
         transit: &Transit<'_>,
-        (hop, mtu): ((IpAddr, u16), u16),
+        hop: ForwardHop,
         fx: &mut impl Effects,
     ) -> Result<(), Refused> {
-        if transit.bytes.len() <= usize::from(mtu) {
+        if transit.bytes.len() <= usize::from(hop.mtu) {
             return self.pass_whole(now, packet, transit, hop, fx);
         }
         // RFC 1191 4: its sender is informed of the link's MTU.
         if packet.dont_fragment {
-            return Err(too_big(mtu));
+            return Err(too_big(hop.mtu));
         }
-        self.pass_parts(now, packet, &transit.completed(), (hop, mtu), fx)
+        self.pass_parts(now, packet, &transit.completed(), hop, fx)
     }
 
     /// Forwards a joined packet: joined if the device segments it again and each piece fits, else
@@ -340,7 +356,7 @@ impl Cx<'_> {
         now: Instant,
         packet: &OutPacket,
         transit: &Transit<'_>,
-        (hop, mtu): ((IpAddr, u16), u16),
+        hop: ForwardHop,
         fx: &mut impl Effects,
     ) -> Result<(), Refused> {
         let Some(gso) = transit.pieces() else {
@@ -352,10 +368,10 @@ impl Cx<'_> {
                 _ => self.config.has_udp_segmentation,
             };
         let header_len = usize::from(gso.header_len) - ethernet::HEADER_LEN;
-        let fits = header_len + usize::from(gso.mss) <= usize::from(mtu);
+        let fits = header_len + usize::from(gso.mss) <= usize::from(hop.mtu);
         match (fits, is_cut_by_device) {
             (true, true) => return self.pass_whole(now, packet, transit, hop, fx),
-            (false, _) if packet.dont_fragment => return Err(too_big(mtu)),
+            (false, _) if packet.dont_fragment => return Err(too_big(hop.mtu)),
             _ => {}
         }
         self.counters.bump(Counter::ForwardApart);
@@ -371,7 +387,7 @@ impl Cx<'_> {
                 bytes,
                 meta: RxMeta::VERIFIED,
             };
-            self.pass_one(now, packet, &piece, (hop, mtu), fx)?;
+            self.pass_one(now, packet, &piece, hop, fx)?;
         }
         Ok(())
     }
@@ -382,18 +398,18 @@ impl Cx<'_> {
         &mut self,
         now: Instant,
         packet: &OutPacket,
-        (hop, link): (IpAddr, u16),
+        hop: ForwardHop,
         fx: &mut impl Effects,
     ) -> Result<Way, Refused> {
-        let own = self.net.find_source(hop);
+        let own = self.net.find_source(hop.ip);
         let own = own.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let station = Station {
-            mac: self.net.macs.on(link),
+            mac: self.net.macs.on(hop.link),
             ip: own,
-            link,
+            link: hop.link,
         };
         let neighbours = &mut self.net.neighbours;
-        neighbours.resolve(now, hop, station, self.counters, fx);
+        neighbours.resolve(now, hop.ip, station, self.counters, fx);
         let way = self.find_way(now, packet, &mut None, fx);
         way.map_err(|_| Refused::Silently(Counter::DropForwardRoute))
     }
@@ -403,7 +419,7 @@ impl Cx<'_> {
         now: Instant,
         packet: &OutPacket,
         transit: &Transit<'_>,
-        hop: (IpAddr, u16),
+        hop: ForwardHop,
         fx: &mut impl Effects,
     ) -> Result<(), Refused> {
         let way = self.find_way_by(now, packet, hop, fx)?;
@@ -438,7 +454,7 @@ impl Cx<'_> {
         now: Instant,
         packet: &OutPacket,
         bytes: &[u8],
-        (hop, mtu): ((IpAddr, u16), u16),
+        hop: ForwardHop,
         fx: &mut impl Effects,
     ) -> Result<(), Refused> {
         let too_big = Refused::Silently(Counter::DropForwardTooBig);
@@ -452,7 +468,7 @@ impl Cx<'_> {
         }
         let way = self.find_way_by(now, packet, hop, fx)?;
         let header_len = ipv4::HEADER_LEN + parsed.options.len();
-        let part_max = usize::from(mtu).saturating_sub(header_len) / 8 * 8;
+        let part_max = usize::from(hop.mtu).saturating_sub(header_len) / 8 * 8;
         if part_max == 0 {
             return Err(too_big);
         }

@@ -11,7 +11,7 @@ use crate::counters::Counter;
 use crate::effects::{Effects, Payload};
 use crate::fib::Choice;
 use crate::icmp_limit::IcmpLimit;
-use crate::ip::{IcmpDetails, IpMeta, PathCause, QUOTED_LEN, Report, parse_flow};
+use crate::ip::{Ends, IcmpDetails, IpMeta, PathCause, QUOTED_LEN, Report, parse_flow};
 use crate::network_layer::{Cx, OutPacket, OutSegment};
 use crate::options::{DEFAULT_TTL, MtuDiscovery};
 use crate::time::Instant;
@@ -102,7 +102,7 @@ impl Cx<'_> {
         };
         self.counters.bump(Counter::TxIcmpEchos);
         // RFC 1122 3.2.2.6: the reply comes from the requested address.
-        self.send_icmp(now, (ip.dst, ip.src), ip.tos, &reply, fx);
+        self.send_icmp(now, Ends::new(ip.dst, ip.src), ip.tos, &reply, fx);
     }
 
     /// Tells the sender of `packet` that its port is closed.
@@ -183,7 +183,7 @@ impl Cx<'_> {
         let body = &packet[..packet.len().min(QUOTE_MAX).min(room)];
         self.send_icmp(
             now,
-            (ip.dst, ip.src),
+            Ends::new(ip.dst, ip.src),
             error_tos(ip.tos),
             &IcmpMessage { kind, body },
             fx,
@@ -193,7 +193,7 @@ impl Cx<'_> {
     fn send_icmp(
         &mut self,
         now: Instant,
-        (src, dst): (IpAddr, IpAddr),
+        Ends { src, dst }: Ends<IpAddr>,
         tos: u8,
         message: &IcmpMessage<'_>,
         fx: &mut impl Effects,

@@ -13,7 +13,7 @@ use crate::counters::Counter;
 use crate::effects::{Effects, Payload};
 use crate::fib::Choice;
 use crate::icmp_limit::IcmpLimit;
-use crate::ip::{IcmpDetails, IpMeta, PathCause, Report};
+use crate::ip::{Ends, IcmpDetails, IpMeta, PathCause, Report};
 use crate::ipv6::parse_flow;
 use crate::network_layer::{Cx, OutPacket, OutSegment};
 use crate::options::MtuDiscovery;
@@ -41,7 +41,7 @@ impl Cx<'_> {
         };
         let cause = match message.kind {
             Icmpv6Kind::EchoRequest(id) => {
-                self.answer_echo_v6(now, ip, (src, dst), id, message.body, fx);
+                self.answer_echo_v6(now, ip, Ends { src, dst }, id, message.body, fx);
                 return None;
             }
             Icmpv6Kind::NeighbourSolicitation
@@ -49,7 +49,7 @@ impl Cx<'_> {
             | Icmpv6Kind::RouterSolicitation
             | Icmpv6Kind::RouterAdvertisement(_)
             | Icmpv6Kind::Redirect => {
-                let verdict = self.on_ndp(now, ip, (src, dst), &message, fx);
+                let verdict = self.on_ndp(now, ip, Ends { src, dst }, &message, fx);
                 self.counters.bump(verdict);
                 return None;
             }
@@ -110,7 +110,7 @@ impl Cx<'_> {
         &mut self,
         now: Instant,
         ip: &IpMeta,
-        (src, dst): (Ipv6Addr, Ipv6Addr),
+        Ends { src, dst }: Ends<Ipv6Addr>,
         id: [u8; 4],
         body: &[u8],
         fx: &mut impl Effects,
@@ -136,7 +136,7 @@ impl Cx<'_> {
         };
         // As on Linux: with the traffic class of the request.
         let fields = (ip.tos, self.net.ttl(true, 0));
-        self.send_icmpv6(now, (from, src), fields, &reply, fx);
+        self.send_icmpv6(now, Ends::new(from, src), fields, &reply, fx);
     }
 
     /// Sends an error to the sender of `packet`. `to_groups`: even if it went to a multicast group
@@ -180,13 +180,13 @@ impl Cx<'_> {
         let body = &packet[..packet.len().min(QUOTE_MAX)];
         let fields = (0, self.net.ttl(true, 0));
         let message = Icmpv6Message { kind, body };
-        self.send_icmpv6(now, (from, src), fields, &message, fx);
+        self.send_icmpv6(now, Ends::new(from, src), fields, &message, fx);
     }
 
     pub(crate) fn send_icmpv6(
         &mut self,
         now: Instant,
-        (src, dst): (Ipv6Addr, Ipv6Addr),
+        Ends { src, dst }: Ends<Ipv6Addr>,
         (traffic_class, hop_limit): (u8, u8),
         message: &Icmpv6Message<'_>,
         fx: &mut impl Effects,

@@ -6,6 +6,20 @@ use slipstack_wire::ipv4::Ipv4Packet;
 use slipstack_wire::zone::zoned_ip;
 use slipstack_wire::{LinkId, protocol, tcp};
 
+/// Source and destination of a packet, or of its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends<A> {
+    pub src: A,
+    pub dst: A,
+}
+
+impl<A> Ends<A> {
+    #[inline]
+    pub const fn new(src: A, dst: A) -> Self {
+        Self { src, dst }
+    }
+}
+
 /// The network header of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpMeta {

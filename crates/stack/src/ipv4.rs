@@ -4,12 +4,12 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use slipstack_wire::ipv4::{self, Ipv4Error, Ipv4Packet, OptionsVerdict};
+use slipstack_wire::ipv4::{self, Ipv4Error, Ipv4Header, Ipv4Packet, OptionsVerdict};
 use slipstack_wire::protocol;
 
 use crate::counters::Counter;
 use crate::effects::RxMeta;
-use crate::ip::IpMeta;
+use crate::ip::{Ends, IpMeta};
 use crate::network_layer::NetworkLayer;
 
 /// A packet that passed: its meta data and itself.
@@ -38,7 +38,7 @@ pub(crate) fn accept<'a>(
     }
     let (src, dst) = (packet.header.src, packet.header.dst);
     if (is_martian_source(src) || routes.is_broadcast(src))
-        && !may_be_nameless((src, dst), packet.header.protocol)
+        && !may_be_nameless(Ends { src, dst }, packet.header.protocol)
     {
         return Err(Counter::DropIpv4Martian);
     }
@@ -56,16 +56,24 @@ pub(crate) fn accept<'a>(
     } else {
         return Err(Counter::DropIpv4NotOurs);
     };
-    let ip = IpMeta {
-        src: IpAddr::V4(src),
-        dst: IpAddr::V4(dst),
-        tos: packet.header.tos,
-        ttl: packet.header.ttl,
-        group,
-        local: meta.local,
-        link: meta.link,
-    };
+    let ip = IpMeta::of_v4(&packet.header, group, meta);
     Ok((ip, packet))
+}
+
+impl IpMeta {
+    /// Returns the metadata of a packet that arrived with `meta`.
+    #[inline]
+    pub(crate) fn of_v4(header: &Ipv4Header, group: bool, meta: RxMeta) -> IpMeta {
+        IpMeta {
+            src: IpAddr::V4(header.src),
+            dst: IpAddr::V4(header.dst),
+            tos: header.tos,
+            ttl: header.ttl,
+            group,
+            local: meta.local,
+            link: meta.link,
+        }
+    }
 }
 
 /// Sources that no host may have: "this network", loopback, multicast, class E, broadcast
@@ -81,7 +89,7 @@ fn is_martian_source(src: Ipv4Addr) -> bool {
 /// on Linux.
 #[cold]
 #[inline(never)]
-fn may_be_nameless((src, dst): (Ipv4Addr, Ipv4Addr), number: u8) -> bool {
+fn may_be_nameless(Ends { src, dst }: Ends<Ipv4Addr>, number: u8) -> bool {
     let is_for_link = dst.is_broadcast() || matches!(dst.octets(), [224, 0, 0, _]);
     let is_about_groups = dst.is_multicast() && number == protocol::IGMP;
     src.is_unspecified() && (is_for_link || is_about_groups)

@@ -4,14 +4,14 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use slipstack_wire::LinkId;
 use slipstack_wire::icmpv6;
-use slipstack_wire::ipv6::Ipv6Packet;
+use slipstack_wire::ipv6::{Ipv6Header, Ipv6Packet};
 use slipstack_wire::ipv6_extensions::{self as extensions, Upper};
 use slipstack_wire::zone::{zone_of, zoned};
 use slipstack_wire::{protocol, tcp};
 
 use crate::counters::Counter;
 use crate::effects::RxMeta;
-use crate::ip::{IpMeta, PathCause, PathError, QUOTED_LEN};
+use crate::ip::{Ends, IpMeta, PathCause, PathError, QUOTED_LEN};
 use crate::network_layer::NetworkLayer;
 
 /// Checks the addresses of a received packet; the error is the reason for dropping it.
@@ -24,9 +24,9 @@ pub(crate) fn accept(
 ) -> Result<IpMeta, Counter> {
     let routes = &net.routes6;
     let (src, dst) = (packet.header.src, packet.header.dst);
-    let (src, dst) = match src.is_unicast_link_local() || dst.is_unicast_link_local() {
-        true => ends_on_link((src, dst), meta, net).ok_or(Counter::DropIpv6Martian)?,
-        false => (src, dst),
+    let Ends { src, dst } = match src.is_unicast_link_local() || dst.is_unicast_link_local() {
+        true => ends_on_link(Ends { src, dst }, meta, net).ok_or(Counter::DropIpv6Martian)?,
+        false => Ends { src, dst },
     };
     // RFC 4291 2.5.3, 2.7: none of these is ever a source on a wire; RFC 4038 8: nor are mapped
     // addresses. The unspecified address is one while its sender has none (RFC 4862 5.4).
@@ -61,14 +61,30 @@ pub(crate) fn accept(
     })
 }
 
+impl IpMeta {
+    /// As [`IpMeta::of_v4`], for IPv6.
+    #[inline]
+    pub(crate) fn of_v6(header: &Ipv6Header, group: bool, meta: RxMeta) -> IpMeta {
+        IpMeta {
+            src: IpAddr::V6(header.src),
+            dst: IpAddr::V6(header.dst),
+            tos: header.traffic_class,
+            ttl: header.hop_limit,
+            group,
+            local: meta.local,
+            link: meta.link,
+        }
+    }
+}
+
 /// Marks link-local ends of a packet with its link. `None` if one has bits where it must have none.
 // DEVIATION(Linux): such addresses are neighbours there; RFC 4291 2.5.6 leaves no room for them.
 #[inline(never)]
 fn ends_on_link(
-    (src, dst): (Ipv6Addr, Ipv6Addr),
+    Ends { src, dst }: Ends<Ipv6Addr>,
     meta: RxMeta,
     net: &NetworkLayer,
-) -> Option<(Ipv6Addr, Ipv6Addr)> {
+) -> Option<Ends<Ipv6Addr>> {
     if zone_of(src).0 != 0 || zone_of(dst).0 != 0 {
         return None;
     }
@@ -76,7 +92,7 @@ fn ends_on_link(
         true => net.routes6.zone_of_own(ip).unwrap_or(ip),
         false => zoned(ip, LinkId(meta.link)),
     };
-    Some((on_link(src), on_link(dst)))
+    Some(Ends::new(on_link(src), on_link(dst)))
 }
 
 fn is_internal(ip: Ipv6Addr) -> bool {

@@ -27,7 +27,7 @@ use crate::config::NeighbourConfig;
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::held::Held;
-use crate::ndp::send_solicitation;
+use crate::ndp::{Sender, send_solicitation};
 use crate::network_layer::{Macs, transmit};
 use crate::rng::SipKey;
 use crate::time::Instant;
@@ -63,6 +63,14 @@ pub(crate) struct Querier {
     pub ip: IpAddr,
     /// 0 = on the device's own link.
     pub link: u16,
+}
+
+/// A neighbour's link-layer address, as a packet states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Learned {
+    pub ip: IpAddr,
+    pub mac: [u8; 6],
+    pub confidence: Confidence,
 }
 
 /// How an address was learned.
@@ -376,12 +384,16 @@ impl Neighbours {
     pub fn learn(
         &mut self,
         now: Instant,
-        ip: IpAddr,
-        (mac, confidence): ([u8; 6], Confidence),
+        learned: Learned,
         asker: Querier,
         counters: &mut Counters,
         fx: &mut impl Effects,
     ) -> bool {
+        let Learned {
+            ip,
+            mac,
+            confidence,
+        } = learned;
         let until = match confidence {
             Confidence::Confirmed => now + self.times(ip).reachable,
             Confidence::Heard => now + self.config.heard,
@@ -549,7 +561,8 @@ fn send_request(
         (IpAddr::V4(target), IpAddr::V4(ip)) => (target, ip),
         (IpAddr::V6(target), IpAddr::V6(ip)) => {
             let to = (to != ethernet::BROADCAST).then_some(to);
-            return send_solicitation(target, to, (mac, ip, link), counters, fx);
+            let sender = Sender { mac, ip, link };
+            return send_solicitation(target, to, sender, counters, fx);
         }
         _ => return,
     };

@@ -21,9 +21,9 @@ use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::fib::Query;
 use crate::groups::{Asker, GroupFilter};
-use crate::ip::IpMeta;
-use crate::ndp::{is_station, send_probe};
-use crate::neighbour::Confidence;
+use crate::ip::{Ends, IpMeta};
+use crate::ndp::{Sender, is_station, send_probe};
+use crate::neighbour::{Confidence, Learned, Querier};
 use crate::network_layer::Cx;
 use crate::route::Route;
 use crate::route6::Routes6;
@@ -82,7 +82,7 @@ impl Cx<'_> {
         &mut self,
         now: Instant,
         ip: &IpMeta,
-        (src, _): (Ipv6Addr, Ipv6Addr),
+        Ends { src, .. }: Ends<Ipv6Addr>,
         body: &[u8],
         fx: &mut impl Effects,
     ) -> Counter {
@@ -133,7 +133,16 @@ impl Cx<'_> {
         fx: &mut impl Effects,
     ) {
         if let Some(source) = self.net.routes6.find_source(ip) {
-            self.learn_v6(now, (ip, mac), (source, link.0), Confidence::Heard, fx);
+            let learned = Learned {
+                ip: ip.into(),
+                mac,
+                confidence: Confidence::Heard,
+            };
+            let asker = Querier {
+                ip: source.into(),
+                link: link.0,
+            };
+            self.learn_v6(now, learned, asker, fx);
         }
     }
 
@@ -180,8 +189,12 @@ impl Cx<'_> {
                     let slaac = self.net.slaac.as_mut();
                     let slaac = slaac.and_then(|slaac| slaac.on(link));
                     let nonce = slaac.and_then(|slaac| slaac.nonce_of(ip, fresh));
-                    let station = (self.net.macs.on(link.0), link.0);
-                    send_probe(ip, nonce, station, self.counters, fx);
+                    let sender = Sender {
+                        mac: self.net.macs.on(link.0),
+                        ip: Ipv6Addr::UNSPECIFIED,
+                        link: link.0,
+                    };
+                    send_probe(ip, nonce, sender, self.counters, fx);
                 }
             }
         }
@@ -196,7 +209,13 @@ impl Cx<'_> {
             kind: Icmpv6Kind::RouterSolicitation,
             body: &ndp::router_solicitation(self.net.macs.on(link.0)),
         };
-        self.send_icmpv6(now, (from, ALL_ROUTERS), (0, HOP_LIMIT), &message, fx);
+        self.send_icmpv6(
+            now,
+            Ends::new(from, ALL_ROUTERS),
+            (0, HOP_LIMIT),
+            &message,
+            fx,
+        );
     }
 
     /// Recomputes the configuration after a message or an expiry.

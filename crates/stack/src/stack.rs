@@ -27,7 +27,7 @@ use crate::ids::UdpId;
 use crate::ip::{IcmpDetails, IpMeta, PathCause, QUOTED_LEN, Report, parse_flow};
 use crate::ipv4;
 use crate::ipv6;
-use crate::neighbour::{Confidence, GivenUp, Querier};
+use crate::neighbour::{Confidence, GivenUp, Learned, Querier};
 use crate::network_layer::NetworkLayer;
 use crate::options::{DEFAULT_TTL, PortRange, SocketOption, UdpOptions};
 use crate::reassembly::Reassembly;
@@ -329,14 +329,13 @@ impl Stack {
                 ip: source,
                 link: self.net.link_of(ip),
             };
-            self.net.neighbours.learn(
-                now,
+            let learned = Learned {
                 ip,
-                (mac, Confidence::Confirmed),
-                asker,
-                &mut self.counters,
-                fx,
-            );
+                mac,
+                confidence: Confidence::Confirmed,
+            };
+            let neighbours = &mut self.net.neighbours;
+            neighbours.learn(now, learned, asker, &mut self.counters, fx);
             if !self.net.lost_routers.is_empty() {
                 cx!(self).on_router_found(ip);
             }

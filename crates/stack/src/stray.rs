@@ -10,7 +10,7 @@ use slipstack_wire::ipv6::{self, Ipv6Header};
 use slipstack_wire::{checksum, protocol, udp};
 
 use crate::effects::DatagramIn;
-use crate::ip::IpMeta;
+use crate::ip::{Ends, IpMeta};
 
 /// Where a segment keeps its flags, and the one that a shortened segment must not have.
 const FLAGS_AT: usize = 13;
@@ -21,7 +21,7 @@ const FIN: u8 = 1;
 pub fn stray_frame(
     ip: &IpMeta,
     segment: &[u8],
-    link: ([u8; 6], [u8; 6]),
+    macs: Ends<[u8; 6]>,
     len_max: usize,
 ) -> Option<Vec<u8>> {
     let headers = match ip.src {
@@ -30,7 +30,7 @@ pub fn stray_frame(
     };
     let len = segment.len().min(len_max - headers);
     let mut frame = vec![0; headers + len];
-    put_headers(ip, (protocol::TCP, len), link, &mut frame)?;
+    put_headers(ip, (protocol::TCP, len), macs, &mut frame)?;
     frame[headers..].copy_from_slice(&segment[..len]);
     if len < segment.len() {
         frame[headers + FLAGS_AT] &= !FIN;
@@ -42,7 +42,7 @@ pub fn stray_frame(
 /// families.
 pub fn datagram_frames<'a>(
     datagram: &'a DatagramIn<'_>,
-    link: ([u8; 6], [u8; 6]),
+    macs: Ends<[u8; 6]>,
 ) -> impl Iterator<Item = Vec<u8>> + 'a {
     let whole = datagram.payload.len().max(1);
     let size = datagram.segment.map_or(whole, |size| size.get().into());
@@ -52,13 +52,13 @@ pub fn datagram_frames<'a>(
     empty
         .into_iter()
         .chain(pieces)
-        .filter_map(move |payload| datagram_frame(datagram, payload, link))
+        .filter_map(move |payload| datagram_frame(datagram, payload, macs))
 }
 
 fn datagram_frame(
     datagram: &DatagramIn<'_>,
     payload: &[u8],
-    link: ([u8; 6], [u8; 6]),
+    macs: Ends<[u8; 6]>,
 ) -> Option<Vec<u8>> {
     let ip = IpMeta {
         src: datagram.from.ip(),
@@ -75,7 +75,7 @@ fn datagram_frame(
     };
     let len = udp::HEADER_LEN + payload.len();
     let mut frame = vec![0; headers + len];
-    put_headers(&ip, (protocol::UDP, len), link, &mut frame)?;
+    put_headers(&ip, (protocol::UDP, len), macs, &mut frame)?;
     let (ports, bytes) = frame[headers..].split_at_mut(udp::HEADER_LEN);
     ports.copy_from_slice(&udp::header(
         datagram.from.port(),
@@ -101,7 +101,7 @@ fn datagram_frame(
 fn put_headers(
     ip: &IpMeta,
     (protocol, len): (u8, usize),
-    (src, dst): ([u8; 6], [u8; 6]),
+    Ends { src, dst }: Ends<[u8; 6]>,
     frame: &mut [u8],
 ) -> Option<()> {
     let (below, rest) = frame.split_at_mut(ethernet::HEADER_LEN);

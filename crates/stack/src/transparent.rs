@@ -1,8 +1,6 @@
 //! Packets to addresses that are not ours: those of connections that have such an address as their
 //! own end (IP_TRANSPARENT), and those for others.
 
-use core::net::IpAddr;
-
 use slipstack_wire::ipv4::Ipv4Packet;
 use slipstack_wire::ipv6::Ipv6Packet;
 use slipstack_wire::{protocol, tcp};
@@ -28,24 +26,13 @@ impl Stack {
     ) {
         if let Ok(packet) = Ipv4Packet::parse(bytes) {
             let header = &packet.header;
-            let ip = IpMeta {
-                src: IpAddr::V4(header.src),
-                dst: IpAddr::V4(header.dst),
-                tos: header.tos,
-                ttl: header.ttl,
-                group: false,
-                local: meta.local,
-                link: meta.link,
-            };
+            let ip = IpMeta::of_v4(header, false, meta);
             let is_whole = !packet.is_fragment && !link_group;
             if is_whole && self.has_transparent(&ip, header.protocol, packet.payload) {
                 self.counters.bump(Counter::RxIpv4);
                 return match header.protocol {
                     protocol::TCP => self.on_tcp(now, &ip, &packet, meta, fx),
-                    _ => {
-                        let mut cx = cx!(self);
-                        self.udp.on_datagram(&ip, packet.payload, meta, &mut cx, fx);
-                    }
+                    _ => self.on_transparent_udp(&ip, packet.payload, meta, fx),
                 };
             }
         }
@@ -68,23 +55,12 @@ impl Stack {
     ) {
         if let Some(packet) = Ipv6Packet::parse(bytes) {
             let header = &packet.header;
-            let ip = IpMeta {
-                src: IpAddr::V6(header.src),
-                dst: IpAddr::V6(header.dst),
-                tos: header.traffic_class,
-                ttl: header.hop_limit,
-                group: false,
-                local: meta.local,
-                link: meta.link,
-            };
+            let ip = IpMeta::of_v6(header, false, meta);
             if !link_group && self.has_transparent(&ip, header.next_header, packet.payload) {
                 self.counters.bump(Counter::RxIpv6);
                 return match header.next_header {
                     protocol::TCP => self.on_tcp_v6(now, &ip, packet.payload, meta, fx),
-                    _ => {
-                        let mut cx = cx!(self);
-                        self.udp.on_datagram(&ip, packet.payload, meta, &mut cx, fx);
-                    }
+                    _ => self.on_transparent_udp(&ip, packet.payload, meta, fx),
                 };
             }
         }
@@ -92,6 +68,17 @@ impl Stack {
             true => self.forward_v6(now, bytes, link_group, meta, fx),
             false => self.counters.bump(Counter::DropIpv6NotOurs),
         }
+    }
+
+    fn on_transparent_udp(
+        &mut self,
+        ip: &IpMeta,
+        datagram: &[u8],
+        meta: RxMeta,
+        fx: &mut impl Effects,
+    ) {
+        let mut cx = cx!(self);
+        self.udp.on_datagram(ip, datagram, meta, &mut cx, fx);
     }
 
     /// Returns whether a socket of ours has both ends of the packet.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use slipstack_channel::{InboxMessage, Passed, PassingHead};
 use slipstack_device::{Flow, Port, Steering, Transport};
 use slipstack_engine::stray_frame;
-use slipstack_stack::{DatagramIn, IpMeta, datagram_frames};
+use slipstack_stack::{DatagramIn, Ends, IpMeta, datagram_frames};
 
 use super::effects::NetEffects;
 use super::frame_input::{FrameSource, local_by};
@@ -181,7 +181,7 @@ impl NetEffects {
             (Some(steering), false) => steering.find_slot(flow.proto, flow.local, flow.remote),
             _ => 0,
         };
-        let link = ([0; 6], self.mac);
+        let link = Ends::new([0; 6], self.mac);
         let first = (slot, coming.origin);
         if !is_to_group && self.offer_datagram(datagram, &flow, first, coming.now) {
             return true;
@@ -224,7 +224,7 @@ impl NetEffects {
         if origin.is_none() || !self.is_shared(flow) {
             return false;
         }
-        let frames: Vec<_> = datagram_frames(datagram, ([0; 6], self.mac)).collect();
+        let frames: Vec<_> = datagram_frames(datagram, Ends::new([0; 6], self.mac)).collect();
         let Some(whole) = frames.first() else {
             return false;
         };

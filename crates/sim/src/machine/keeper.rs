@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use slipstack_stack::{Instant, IpMeta, RxMeta, stray_frame};
+use slipstack_stack::{Ends, Instant, IpMeta, RxMeta, stray_frame};
 
 use super::flow::{FLAGS_AT, Flow, KEEPER, STRAY_BYTES_MAX};
 use super::inbox::Message;
@@ -99,7 +99,7 @@ impl Keeper {
         let coming = self.coming?;
         let flow = Flow::of_segment(ip, segment)?;
         let verdict = self.judge(&flow, segment, coming);
-        let frame = stray_frame(ip, segment, ([0; 6], self.mac), STRAY_BYTES_MAX)?;
+        let frame = stray_frame(ip, segment, Ends::new([0; 6], self.mac), STRAY_BYTES_MAX)?;
         match verdict {
             Verdict::Answer => None,
             Verdict::Pass(slot) => {

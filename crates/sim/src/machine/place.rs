@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use slipstack_stack::{Instant, IpMeta, RxMeta, stray_frame};
+use slipstack_stack::{Ends, Instant, IpMeta, RxMeta, stray_frame};
 
 use super::flow::{FLAGS_AT, KEEPER, STRAY_BYTES_MAX};
 use super::inbox::Message;
@@ -53,7 +53,7 @@ impl Engine {
         if is_rst && !is_moving {
             return None;
         }
-        let frame = stray_frame(ip, segment, ([0; 6], self.mac), STRAY_BYTES_MAX)?;
+        let frame = stray_frame(ip, segment, Ends::new([0; 6], self.mac), STRAY_BYTES_MAX)?;
         let message = Message::Frame {
             frame,
             meta: RxMeta::LOCAL,

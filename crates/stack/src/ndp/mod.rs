@@ -17,15 +17,15 @@ use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
 use crate::fib::Query;
-use crate::ip::IpMeta;
-use crate::neighbour::{Confidence, Querier};
+use crate::ip::{Ends, IpMeta};
+use crate::neighbour::{Confidence, Learned, Querier};
 use crate::network_layer::Cx;
 use crate::route::Route;
 use crate::route6::ALL_NODES;
 use crate::time::Instant;
 use solicit::{Stations, send_over_link};
 
-pub(crate) use solicit::{send_probe, send_solicitation};
+pub(crate) use solicit::{Sender, send_probe, send_solicitation};
 
 impl Cx<'_> {
     /// Processes a neighbour discovery message; returns the counter of its outcome.
@@ -33,7 +33,7 @@ impl Cx<'_> {
         &mut self,
         now: Instant,
         ip: &IpMeta,
-        ends: (Ipv6Addr, Ipv6Addr),
+        ends: Ends<Ipv6Addr>,
         message: &Icmpv6Message<'_>,
         fx: &mut impl Effects,
     ) -> Counter {
@@ -49,7 +49,7 @@ impl Cx<'_> {
                 self.on_advertisement(now, ip, flags, message.body, fx)
             }
             Icmpv6Kind::RouterAdvertisement(rest) => {
-                let from = (LinkId(ip.link), ends.0);
+                let from = (LinkId(ip.link), ends.src);
                 self.on_router(now, from, (rest, message.body), fx)
             }
             Icmpv6Kind::Redirect => self.on_redirect(now, ip, ends, message.body, fx),
@@ -61,7 +61,7 @@ impl Cx<'_> {
     fn on_solicitation(
         &mut self,
         now: Instant,
-        (link, (src, dst)): (u16, (Ipv6Addr, Ipv6Addr)),
+        (link, Ends { src, dst }): (u16, Ends<Ipv6Addr>),
         body: &[u8],
         fx: &mut impl Effects,
     ) -> Counter {
@@ -101,7 +101,16 @@ impl Cx<'_> {
             return self.answer_distant(src, &asked, link, fx);
         }
         if let Some(mac) = asked.link {
-            self.learn_v6(now, (src, mac), (asked.target, link), Confidence::Heard, fx);
+            let learned = Learned {
+                ip: src.into(),
+                mac,
+                confidence: Confidence::Heard,
+            };
+            let asker = Querier {
+                ip: asked.target.into(),
+                link,
+            };
+            self.learn_v6(now, learned, asker, fx);
         }
         let target = (asked.target, link);
         self.advertise(now, target, src, flag::SOLICITED | flag::OVERRIDE, fx);
@@ -137,7 +146,13 @@ impl Cx<'_> {
                 to: mac,
                 link,
             };
-            send_over_link(stations, (asked.target, src), &answer, self.counters, fx);
+            send_over_link(
+                stations,
+                Ends::new(asked.target, src),
+                &answer,
+                self.counters,
+                fx,
+            );
         }
         Counter::RxNdpSolicitations
     }
@@ -200,26 +215,33 @@ impl Cx<'_> {
         } else {
             Confidence::Heard
         };
-        let advertisement = (advertisement.target, mac);
-        self.learn_v6(now, advertisement, (source, ip.link), confidence, fx);
+        let learned = Learned {
+            ip: target,
+            mac,
+            confidence,
+        };
+        let asker = Querier {
+            ip: source.into(),
+            link: ip.link,
+        };
+        self.learn_v6(now, learned, asker, fx);
         Counter::RxNdpAdvertisements
     }
 
     pub(crate) fn learn_v6(
         &mut self,
         now: Instant,
-        (ip, mac): (Ipv6Addr, [u8; 6]),
-        (source, link): (Ipv6Addr, u16),
-        confidence: Confidence,
+        learned: Learned,
+        asker: Querier,
         fx: &mut impl Effects,
     ) {
-        let ip = IpAddr::V6(ip);
-        let asker = Querier {
-            ip: source.into(),
-            link,
-        };
+        let Learned {
+            ip,
+            mac,
+            confidence,
+        } = learned;
         let neighbours = &mut self.net.neighbours;
-        let is_new = neighbours.learn(now, ip, (mac, confidence), asker, self.counters, fx);
+        let is_new = neighbours.learn(now, learned, asker, self.counters, fx);
         // Engines learn from the keeper whether a router still answers.
         let is_answer = confidence == Confidence::Confirmed && self.config.role == Role::Keeper;
         if is_new || is_answer {
@@ -254,7 +276,13 @@ impl Cx<'_> {
             to: ethernet::multicast_v6(ALL_NODES),
             link,
         };
-        send_over_link(stations, (own, ALL_NODES), &answer, self.counters, fx);
+        send_over_link(
+            stations,
+            Ends::new(own, ALL_NODES),
+            &answer,
+            self.counters,
+            fx,
+        );
     }
 
     fn advertise(
@@ -273,7 +301,7 @@ impl Cx<'_> {
         let flags = flags | self.router_flag();
         let mac = self.net.macs.on(link);
         let message = advertisement(mac, target, flags, &mut body);
-        self.send_icmpv6(now, (target, to), (0, HOP_LIMIT), &message, fx);
+        self.send_icmpv6(now, Ends::new(target, to), (0, HOP_LIMIT), &message, fx);
     }
 
     /// RFC 4861 4.4: a forwarding node sets the router flag.

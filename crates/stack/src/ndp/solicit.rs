@@ -11,31 +11,40 @@ use slipstack_wire::{TxOffload, protocol};
 
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, FrameOut, Payload};
+use crate::ip::Ends;
 use crate::network_layer::transmit;
+
+/// The sender of a solicitation, with its link; 0 = the device's own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    pub mac: [u8; 6],
+    pub ip: Ipv6Addr,
+    pub link: u16,
+}
 
 /// Asks for a neighbour: all that could be it, or, when `to` is known, that station itself
 /// (RFC 4861 7.2.2).
 pub(crate) fn send_solicitation(
     target: Ipv6Addr,
     to: Option<[u8; 6]>,
-    (mac, src, link): ([u8; 6], Ipv6Addr, u16),
+    sender: Sender,
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
     counters.bump(Counter::TxNdpSolicitations);
     let asked = Neighbour {
         target,
-        link: (!src.is_unspecified()).then_some(mac),
+        link: (!sender.ip.is_unspecified()).then_some(sender.mac),
         nonce: None,
     };
-    solicit(&asked, to, (mac, src, link), counters, fx);
+    solicit(&asked, to, sender, counters, fx);
 }
 
 /// Sends a probe for the owner of an address, from the unspecified address (RFC 4862 5.4.2).
 pub(crate) fn send_probe(
     target: Ipv6Addr,
     nonce: Option<[u8; 6]>,
-    (mac, link): ([u8; 6], u16),
+    sender: Sender,
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
@@ -45,14 +54,14 @@ pub(crate) fn send_probe(
         link: None,
         nonce,
     };
-    let from = (mac, Ipv6Addr::UNSPECIFIED, link);
-    solicit(&asked, None, from, counters, fx);
+    debug_assert!(sender.ip.is_unspecified());
+    solicit(&asked, None, sender, counters, fx);
 }
 
 fn solicit(
     asked: &Neighbour,
     to: Option<[u8; 6]>,
-    (mac, src, link): ([u8; 6], Ipv6Addr, u16),
+    sender: Sender,
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
@@ -75,11 +84,11 @@ fn solicit(
         body: &body[..len],
     };
     let stations = Stations {
-        from: mac,
+        from: sender.mac,
         to: dst_mac,
-        link,
+        link: sender.link,
     };
-    send_over_link(stations, (src, dst), &message, counters, fx);
+    send_over_link(stations, Ends::new(sender.ip, dst), &message, counters, fx);
 }
 
 /// The two ends of a frame, and the link that it goes to; 0 = the device's own.
@@ -93,7 +102,7 @@ pub(super) struct Stations {
 /// Sends a message to a station or a group over the link, whatever the routes.
 pub(super) fn send_over_link(
     stations: Stations,
-    (src, dst): (Ipv6Addr, Ipv6Addr),
+    Ends { src, dst }: Ends<Ipv6Addr>,
     message: &Icmpv6Message<'_>,
     counters: &mut Counters,
     fx: &mut impl Effects,

@@ -15,6 +15,7 @@ use super::{Cx, HEADER_MAX, L4_HEADER_MAX, NextHop, OutPacket, OutSegment, Outpu
 use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::error::Reason;
+use crate::ip::Ends;
 use crate::options::MtuDiscovery;
 use crate::time::Instant;
 
@@ -165,7 +166,7 @@ impl Cx<'_> {
             (IpAddr::V6(src), IpAddr::V6(dst)) => (
                 // RFC 7739 5.2: the next one is unpredictable.
                 self.rng.next_u32(),
-                self.net.flow_label(packet, (src, dst), header),
+                self.net.flow_label(packet, Ends { src, dst }, header),
             ),
             _ => (u32::from(self.net.identifications.next(packet)), 0),
         };
@@ -187,12 +188,14 @@ impl Cx<'_> {
     ) -> FrameOut<'a> {
         let (ethernet_room, rest) = room.split_at_mut(ethernet::HEADER_LEN);
         let (ethertype, ip_len) = match (whole.packet.src, whole.packet.dst) {
-            (IpAddr::V6(src), IpAddr::V6(dst)) => {
-                (EtherType::IPV6, put_v6(whole, part, (src, dst), rest))
-            }
-            (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                (EtherType::IPV4, put_v4(whole, part, (src, dst), rest))
-            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => (
+                EtherType::IPV6,
+                put_v6(whole, part, Ends { src, dst }, rest),
+            ),
+            (IpAddr::V4(src), IpAddr::V4(dst)) => (
+                EtherType::IPV4,
+                put_v4(whole, part, Ends { src, dst }, rest),
+            ),
             // No route was found for it.
             _ => (EtherType::IPV4, 0),
         };
@@ -222,7 +225,7 @@ impl Cx<'_> {
 fn put_v4(
     whole: &Whole<'_>,
     part: Part,
-    (src, dst): (Ipv4Addr, Ipv4Addr),
+    Ends { src, dst }: Ends<Ipv4Addr>,
     room: &mut [u8],
 ) -> usize {
     Ipv4Header {
@@ -242,7 +245,7 @@ fn put_v4(
 fn put_v6(
     whole: &Whole<'_>,
     part: Part,
-    (src, dst): (Ipv6Addr, Ipv6Addr),
+    Ends { src, dst }: Ends<Ipv6Addr>,
     room: &mut [u8],
 ) -> usize {
     Ipv6Header {

@@ -14,6 +14,7 @@ use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::error::{Reason, SocketError};
 use crate::held::Held;
+use crate::ip::Ends;
 use crate::path_mtu::{self, PathMtus};
 use crate::time::Instant;
 
@@ -64,10 +65,10 @@ impl Cx<'_> {
             && self.net.is_current(hop, now)
         {
             let mut buffer = [0; HEADER_MAX_V4];
-            let frame = self.frame(&mut buffer, packet, (src, dst), segment, hop);
+            let frame = self.frame(&mut buffer, packet, Ends { src, dst }, segment, hop);
             return self.send(now, frame, fx);
         }
-        self.find_and_send(now, packet, (src, dst), hint, segment, fx)
+        self.find_and_send(now, packet, Ends { src, dst }, hint, segment, fx)
     }
 
     /// The next hop is not at hand.
@@ -76,7 +77,7 @@ impl Cx<'_> {
         &mut self,
         now: Instant,
         packet: &OutPacket,
-        ends: (Ipv4Addr, Ipv4Addr),
+        ends: Ends<Ipv4Addr>,
         hint: &mut Option<NextHop>,
         segment: &OutSegment<'_>,
         fx: &mut impl Effects,
@@ -229,7 +230,7 @@ impl Cx<'_> {
         &mut self,
         buffer: &'a mut [u8; HEADER_MAX_V4],
         packet: &OutPacket,
-        (src, dst): (Ipv4Addr, Ipv4Addr),
+        Ends { src, dst }: Ends<Ipv4Addr>,
         segment: &OutSegment<'a>,
         hop: &NextHop,
     ) -> FrameOut<'a> {

@@ -12,6 +12,7 @@ use super::{
 use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut};
 use crate::error::Reason;
+use crate::ip::Ends;
 use crate::time::Instant;
 
 const L4_OFFSET: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN;
@@ -45,7 +46,7 @@ impl Cx<'_> {
             Err(refused) => return refused,
         };
         let mut buffer = [0; HEADER_MAX];
-        let frame = self.frame_v6(&mut buffer, packet, (src, dst), segment, way.hop());
+        let frame = self.frame_v6(&mut buffer, packet, Ends { src, dst }, segment, way.hop());
         self.send_by(now, &way, frame, fx)
     }
 
@@ -54,11 +55,11 @@ impl Cx<'_> {
         &mut self,
         buffer: &'a mut [u8; HEADER_MAX],
         packet: &OutPacket,
-        ends: (Ipv6Addr, Ipv6Addr),
+        ends: Ends<Ipv6Addr>,
         segment: &OutSegment<'a>,
         hop: &NextHop,
     ) -> FrameOut<'a> {
-        let (src, dst) = ends;
+        let Ends { src, dst } = ends;
         let l4_len = segment.header.len() + segment.payload.len();
         let (below, l4) = buffer.split_at_mut(L4_OFFSET);
         EthernetHeader {
@@ -89,7 +90,7 @@ impl NetworkLayer {
     pub(super) fn flow_label(
         &self,
         packet: &OutPacket,
-        (src, dst): (Ipv6Addr, Ipv6Addr),
+        Ends { src, dst }: Ends<Ipv6Addr>,
         l4_header: &[u8],
     ) -> u32 {
         if packet.protocol == slipstack_wire::protocol::ICMPV6 {

@@ -14,7 +14,7 @@ use slipstack_wire::{protocol, tcp};
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, RxChecksum, RxMeta};
 use crate::fragments::{Fragment, Key, Refusal};
-use crate::ip::IpMeta;
+use crate::ip::{Ends, IpMeta};
 use crate::ipv6::is_discovery;
 use crate::stack::{Stack, cx};
 use crate::time::Instant;
@@ -185,7 +185,7 @@ impl Stack {
             let Ok(packet) = Ipv4Packet::parse_quoted(&first) else {
                 continue;
             };
-            let ends = (packet.header.src.into(), packet.header.dst.into());
+            let ends = Ends::new(packet.header.src.into(), packet.header.dst.into());
             let ip = self.meta_of(ends, packet.header.tos);
             let limit = &mut self.icmp_errors;
             cx!(self).send_reassembly_exceeded(now, limit, &first, &ip, fx);
@@ -194,7 +194,7 @@ impl Stack {
             let Some(packet) = Ipv6Packet::parse_quoted(&first) else {
                 continue;
             };
-            let ends = (packet.header.src.into(), packet.header.dst.into());
+            let ends = Ends::new(packet.header.src.into(), packet.header.dst.into());
             let ip = self.meta_of(ends, packet.header.traffic_class);
             let kind = Icmpv6Kind::TimeExceeded { code: REASSEMBLY };
             let limit = &mut self.icmp_errors;
@@ -202,7 +202,7 @@ impl Stack {
         }
     }
 
-    fn meta_of(&self, (src, dst): (IpAddr, IpAddr), tos: u8) -> IpMeta {
+    fn meta_of(&self, Ends { src, dst }: Ends<IpAddr>, tos: u8) -> IpMeta {
         IpMeta {
             src,
             dst,

@@ -159,9 +159,8 @@ impl Tcp {
             .net
             .find_path_by(now, &Query::between(Some(source), remote.ip()).by(choice))
             .ok_or_else(|| cx.net.refusal(Some(source), remote.ip()))?;
-        let port = local.map_or(0, |l| l.port());
-        let (key, iss) =
-            self.choose_flow(now, (source, port), remote, options.port_range, cx, fx)?;
+        let local = SocketAddr::new(source, local.map_or(0, |l| l.port()));
+        let (key, iss) = self.choose_flow(now, local, remote, options.port_range, cx, fx)?;
         let hash = self.hasher.table(&key);
         let fresh = connect::numbers(&self.hasher, &key, now);
         let choice = cx.net.choices.note(choice);
@@ -214,12 +213,13 @@ impl Tcp {
     fn choose_flow(
         &mut self,
         now: Instant,
-        (source, port): (IpAddr, u16),
+        local: SocketAddr,
         remote: SocketAddr,
         range: PortRange,
         cx: &mut Cx<'_>,
         fx: &impl Effects,
     ) -> Result<(FlowKey, Option<u32>), SocketError> {
+        let (source, port) = (local.ip(), local.port());
         let key_of = |port| FlowKey::new(source, port, remote.ip(), remote.port());
         let time_wait = nanos(cx.config.tcp.time_wait);
         if port != 0 {

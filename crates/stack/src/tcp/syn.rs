@@ -234,10 +234,10 @@ impl SynEntry {
     /// Tells the peer that it has no connection (RFC 9293 3.10.5, SYN-RECEIVED).
     #[cold]
     pub fn reset(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
-        let numbers = (
-            control::after_syn(self.iss),
-            seq::to_wire(self.irs, seq::FIRST),
-        );
+        let numbers = control::ResetNumbers {
+            seq: control::after_syn(self.iss),
+            ack: seq::to_wire(self.irs, seq::FIRST),
+        };
         let envelope = Envelope {
             key: &self.key,
             tos: self.tos,

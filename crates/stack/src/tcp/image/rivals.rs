@@ -91,7 +91,10 @@ impl Tcp {
         if is_free && cx.net.is_own(f.key.local_ip()) {
             // A RST beyond the peer's window would only be challenged.
             let at = f.nxt.min(f.snd_edge.max(f.una));
-            let numbers = (seq::to_wire(f.iss, at), seq::to_wire(f.irs, f.rcv_nxt));
+            let numbers = control::ResetNumbers {
+                seq: seq::to_wire(f.iss, at),
+                ack: seq::to_wire(f.irs, f.rcv_nxt),
+            };
             let envelope = Envelope {
                 key: &f.key,
                 tos: f.tos,

@@ -101,7 +101,10 @@ fn syn_flags(conn: &Connection, has_peer: bool, mode: EcnMode) -> TcpFlags {
 pub fn send_reset(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     // A RST beyond the peer's window would only be challenged.
     let at = conn.snd.nxt.min(conn.snd.edge.max(conn.snd.una));
-    let numbers = (conn.wire_seq(at), conn.wire_ack(conn.rcv.nxt));
+    let numbers = ResetNumbers {
+        seq: conn.wire_seq(at),
+        ack: conn.wire_ack(conn.rcv.nxt),
+    };
     let envelope = Envelope {
         key: &conn.key,
         tos: conn.opts.tos,
@@ -111,10 +114,17 @@ pub fn send_reset(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut
     reset(envelope, numbers, &mut conn.hop, now, cx, fx);
 }
 
+/// The sequence numbers of a reset.
+#[derive(Clone, Copy, Debug)]
+pub struct ResetNumbers {
+    pub seq: u32,
+    pub ack: u32,
+}
+
 /// Sends a reset with the given sequence numbers.
 pub fn reset(
     envelope: Envelope<'_>,
-    (seq, ack): (u32, u32),
+    numbers: ResetNumbers,
     hop: &mut Option<NextHop>,
     now: Instant,
     cx: &mut Cx<'_>,
@@ -123,8 +133,8 @@ pub fn reset(
     let header = TcpHeader {
         src_port: envelope.key.local_port,
         dst_port: envelope.key.remote_port,
-        seq,
-        ack,
+        seq: numbers.seq,
+        ack: numbers.ack,
         flags: TcpFlags::RST | TcpFlags::ACK,
         window: 0,
         urgent: 0,
