@@ -192,6 +192,7 @@ impl Tcp {
         let id = conn.id;
         conn.cc
             .begin(u32::from(conn.opts.mss_max), cx.config.tcp.initial_cwnd);
+        conn.limit_rate(preset.rate_max, cx.config.tcp.pacing);
         cx.counters.bump(Counter::TcpConnects);
         fx.event(Event::FlowOpened {
             conn: id,

@@ -54,7 +54,7 @@ pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
     let tcp = &cx.config.tcp;
     let preset = seed.preset;
     let mss = seed.mss;
-    let mut conn = Connection::begin(Beginning {
+    Connection::begin(Beginning {
         key: seed.key,
         hash: seed.hash as u32,
         id: seed.id,
@@ -70,9 +70,7 @@ pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
         tso_max: seed.path.tso_max,
         mtu: seed.path.mtu,
         challenge_after_ms: now.as_millis() as u32,
-    });
-    conn.limit_rate(preset.rate_max, tcp.pacing);
-    conn
+    })
 }
 
 /// Nothing sent but the SYN.

@@ -1,5 +1,4 @@
-//! Passive opens and TIME-WAIT: segments that meet a listener, a SYN entry, a TIME-WAIT entry, or
-//! nothing.
+//! Passive opens and TIME-WAIT: segments for a listener, a SYN or TIME-WAIT entry, or nothing.
 //!
 //! RFC 9293 3.10.7.1 (CLOSED), 3.10.7.2 (LISTEN), 3.10.7.4 (SYN-RECEIVED, TIME-WAIT).
 
@@ -373,6 +372,7 @@ impl Tcp {
         let (index, _) = made.ok_or(Counter::DropTcpBacklog)?;
         if let Some(conn) = conns.at_mut(index) {
             conn.flight = flights.pop();
+            conn.limit_rate(listener.preset.rate_max, cx.config.tcp.pacing);
             open_passive(conn, entry, now, cx);
             if entry.is_repeated() {
                 establish::on_repeated_syn_ack(conn, entry.tries, entry.asked);
