@@ -131,7 +131,7 @@ mod tests {
         }
 
         #[test]
-        fn an_appended_timeout_is_found_and_other_options_are_unchanged(mss: u16, seconds in 1u32..) {
+        fn an_appended_timeout_leaves_other_options_unchanged(mss: u16, seconds in 1u32..) {
             let option = UserTimeout::of_seconds(seconds).unwrap();
             let others = TcpOptions { mss: Some(mss), sack_permitted: true, ..Default::default() };
             let mut out = [0; OPTIONS_MAX];

@@ -136,7 +136,7 @@ impl KqueueRef<'_> {
 
     /// The descriptor of a process says that it has ended. Its status is known of children alone.
     pub(super) fn on_process(self, inner: &mut Inner, ident: usize) {
-        // What it did before comes first.
+        // Events of its forks and programs come before its end.
         self.read_traces(inner);
         let watched = inner.processes.watched.get(&ident);
         let Some(process) = watched.and_then(|it| it.end.as_ref()) else {
