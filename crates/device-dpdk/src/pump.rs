@@ -182,7 +182,7 @@ impl Pump {
         for lane in &mut self.lanes {
             if std::mem::take(&mut lane.has_news)
                 && lane.writer.publish()
-                && lane.rings.take_bell(Way::ToSlot)
+                && lane.rings.take_wake_up(Way::ToSlot)
             {
                 lane.bell.ring();
             }
@@ -245,7 +245,7 @@ impl Pump {
     /// say.
     fn sleep(&mut self, limit_ns: u64) -> io::Result<Woken> {
         for lane in &self.lanes {
-            lane.rings.want_bell(Way::FromSlot);
+            lane.rings.request_wake_up(Way::FromSlot);
         }
         let is_armed = self.has_interrupts && self.port.arm(true);
         let is_quiet = !self.lanes.iter().any(|lane| lane.reader.has_frames());
@@ -258,7 +258,7 @@ impl Pump {
             self.port.arm(false);
         }
         for lane in &self.lanes {
-            lane.rings.renounce_bell(Way::FromSlot);
+            lane.rings.cancel_wake_up(Way::FromSlot);
         }
         Ok(woken)
     }
