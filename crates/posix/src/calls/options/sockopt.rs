@@ -18,10 +18,9 @@ use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::options::attaching::{
     ATTACH, CHOOSE, DETACH, UNCHOOSE, chooser_of, chooser_value, read_filter,
 };
-use crate::socket::options::meaning::{CONGESTION_NAME_MAX, congestion};
+use crate::socket::options::meaning::{CONGESTION_NAME_MAX, congestion, refusal};
 use crate::socket::options::push_chooser;
 use crate::socket::options::record::int_of;
-use crate::socket::options::refusals::refusal;
 use crate::socket::options::timeouts::{RCVTIMEO_NEW, SNDTIMEO_NEW, set_timeout};
 use crate::socket::options::{Options, tcp_info};
 use crate::socket::{Dgram, Side, Stream};

@@ -10,7 +10,6 @@ pub(crate) mod meaning;
 pub(crate) mod multicast;
 mod of_stream;
 pub(crate) mod record;
-pub(crate) mod refusals;
 mod repeating;
 pub(crate) mod structures;
 pub(crate) mod tcp_info;
