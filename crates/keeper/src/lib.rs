@@ -23,6 +23,7 @@ mod network;
 mod notices;
 mod orphans;
 mod pair;
+mod port_bits;
 pub mod process;
 mod random;
 mod regions;

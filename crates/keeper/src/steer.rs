@@ -115,6 +115,11 @@ impl Steer {
         Ok(())
     }
 
+    /// Ports that several engines serve.
+    pub fn grouped(&self) -> impl Iterator<Item = (Transport, u16)> + '_ {
+        self.groups.keys().copied()
+    }
+
     pub fn groups(&self) -> Vec<(Transport, u16, u8)> {
         let mut groups: Vec<_> = self
             .groups

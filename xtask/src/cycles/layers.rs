@@ -114,6 +114,7 @@ const LAYERS: &[Layers] = &[
                 "log",
                 "neighbours",
                 "network",
+                "port_bits",
                 "random",
                 "runtime",
             ],

@@ -304,14 +304,22 @@ impl Steering {
         ports: RangeInclusive<u16>,
         to: Port,
     ) -> Result<(), DeviceError> {
+        self.set_each(ports.map(|port| (proto, port, to)))
+    }
+
+    /// As [`Steering::set_port`], of many ports.
+    pub fn set_each(
+        &self,
+        ports: impl Iterator<Item = (Transport, u16, Port)>,
+    ) -> Result<(), DeviceError> {
         let table = self.writable()?;
-        let entry = match to {
-            Port::Keeper => 0,
-            Port::Slot(slot) => check_slot(slot)? | SLOT_BIT,
-            Port::Group(group) => u16::from(group) | layout::GROUP_BIT,
-        };
         table.u64(layout::CHANGED, slipstack_mem::now_ns());
-        for port in ports {
+        for (proto, port, to) in ports {
+            let entry = match to {
+                Port::Keeper => 0,
+                Port::Slot(slot) => check_slot(slot)? | SLOT_BIT,
+                Port::Group(group) => u16::from(group) | layout::GROUP_BIT,
+            };
             table.u16(ports_at(proto) + 2 * usize::from(port), entry);
         }
         Ok(())

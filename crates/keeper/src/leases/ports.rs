@@ -6,6 +6,8 @@
 //! pool ([`Scatter`]), so that their ports are spread over all of it and cannot be predicted from
 //! each other (RFC 6056 3.3.3).
 
+use std::sync::OnceLock;
+
 use serde::{Deserialize, Serialize};
 use slipstack_stack::Scatter;
 
@@ -26,6 +28,25 @@ pub struct PortBlocks {
     key: [u64; 2],
     block_len: u16,
     owner: Vec<Option<u16>>,
+    #[serde(skip)]
+    order: OnceLock<Order>,
+}
+
+/// The permutation, written down: a lease or an end concerns thousands of ports.
+#[derive(Clone, Debug)]
+struct Order {
+    /// The port at each place of the pool, and the place of each port.
+    ports: Vec<u16>,
+    places: Vec<u16>,
+}
+
+impl Order {
+    fn of((first, last): (u16, u16), scatter: &Scatter) -> Order {
+        Order {
+            ports: (first..=last).map(|place| scatter.port(place)).collect(),
+            places: (first..=last).map(|port| scatter.place(port)).collect(),
+        }
+    }
 }
 
 impl PortBlocks {
@@ -44,6 +65,7 @@ impl PortBlocks {
             key,
             block_len,
             owner: vec![None; blocks],
+            order: OnceLock::new(),
         }
     }
 
@@ -51,8 +73,9 @@ impl PortBlocks {
         self.pool
     }
 
-    fn scatter(&self) -> Scatter {
-        Scatter::new(self.pool, self.key)
+    fn order(&self) -> &Order {
+        self.order
+            .get_or_init(|| Order::of(self.pool, &Scatter::new(self.pool, self.key)))
     }
 
     /// Returns the number of blocks that an engine starts with if `others` more may come: a quarter
@@ -111,15 +134,19 @@ impl PortBlocks {
 
     /// The slot that owns the block of `port`.
     pub fn find_owner(&self, port: u16) -> Option<u16> {
-        if !(self.pool.0..=self.pool.1).contains(&port) {
-            return None;
-        }
-        let index = usize::from((self.scatter().place(port) - self.pool.0) / self.block_len);
+        let at = port.checked_sub(self.pool.0)?;
+        let place = self.order().places.get(usize::from(at))?;
+        let index = usize::from((place - self.pool.0) / self.block_len);
         *self.owner.get(index)?
     }
 
-    /// Ports leased to `slot`.
-    pub fn of(&self, slot: u16) -> Vec<u16> {
+    /// Number of ports leased to `slot`.
+    pub fn count_of(&self, slot: u16) -> usize {
+        let owned = self.owner.iter().filter(|owner| **owner == Some(slot));
+        owned.count() * usize::from(self.block_len)
+    }
+
+    fn of(&self, slot: u16) -> Vec<u16> {
         let owned = self.owner.iter().enumerate();
         let owned = owned.filter(|(_, owner)| **owner == Some(slot));
         owned
@@ -129,8 +156,13 @@ impl PortBlocks {
 
     /// The ports at these places.
     pub fn ports(&self, (first, last): (u16, u16)) -> Vec<u16> {
-        let scatter = self.scatter();
-        (first..=last).map(|place| scatter.port(place)).collect()
+        let ports = &self.order().ports;
+        let port = |place: u16| {
+            ports
+                .get(usize::from(place.checked_sub(self.pool.0)?))
+                .copied()
+        };
+        (first..=last).filter_map(port).collect()
     }
 
     fn range(&self, index: usize) -> (u16, u16) {

@@ -7,6 +7,7 @@ use slipstack_device::{Flow, Port, Steering, Transport};
 use slipstack_engine::stray_frame;
 use slipstack_stack::{DatagramIn, Ends, IpMeta, datagram_frames};
 
+use super::Net;
 use super::effects::NetEffects;
 use super::frame_input::{FrameSource, local_by};
 use super::strays::{Asked, Next};
@@ -258,6 +259,14 @@ impl NetEffects {
         matches!(self.steering.as_ref().map(port), Some(Port::Group(_)))
     }
 
+    /// Ports for whose next engine something waits.
+    fn awaiting(&self) -> impl Iterator<Item = (Transport, u16)> + '_ {
+        let streams = self.parked.ports().chain(self.strays.held_ports());
+        let streams = streams.chain(self.backlogs.ports());
+        let datagrams = self.unread.ports().map(|port| (Transport::Udp, port));
+        streams.map(|port| (Transport::Tcp, port)).chain(datagrams)
+    }
+
     /// Sends waiting datagrams to the engine that serves the port now.
     pub(super) fn send_unread(&mut self, port: u16, now: u64) {
         let NetEffects {
@@ -309,6 +318,14 @@ impl NetEffects {
             self.send_parked(&flow);
         }
         self.strays.hurry(port);
+    }
+}
+
+impl Net {
+    /// Ports for whose next engine something waits: [`Net::on_new_route`] and
+    /// [`Net::on_new_datagram_route`] do nothing for others.
+    pub fn awaiting(&self) -> impl Iterator<Item = (Transport, u16)> + '_ {
+        self.effects.awaiting()
     }
 }
 

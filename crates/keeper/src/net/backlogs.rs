@@ -98,7 +98,7 @@ impl Backlogs {
     }
 
     /// Ports with sockets that are listened for, or with connections that wait.
-    fn ports(&self) -> Vec<u16> {
+    pub(super) fn ports(&self) -> Vec<u16> {
         let listened = self.listeners.iter().map(|it| it.local.port());
         let mut ports: Vec<u16> = listened
             .chain(self.conns.values().map(|it| it.port))

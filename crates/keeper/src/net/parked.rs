@@ -76,6 +76,11 @@ impl Parked {
         self.flows.len()
     }
 
+    /// The ports of all connections.
+    pub(super) fn ports(&self) -> impl Iterator<Item = u16> + '_ {
+        self.flows.keys().map(|flow| flow.local.port())
+    }
+
     /// The connections of a port, in the order of arrival.
     pub(super) fn on_port(&self, port: u16) -> Vec<Flow> {
         let is_there = |(flow, _): &(&Flow, &Messages)| flow.local.port() == port;

@@ -203,6 +203,11 @@ impl Strays {
         due
     }
 
+    /// The ports of all segments that wait.
+    pub(super) fn held_ports(&self) -> impl Iterator<Item = u16> + '_ {
+        self.held.iter().map(|held| held.port)
+    }
+
     /// Makes segments that wait for a listener of this port due, because there is one now.
     pub(super) fn hurry(&mut self, port: u16) {
         for held in self.held.iter_mut().filter(|held| held.port == port) {

@@ -55,6 +55,11 @@ impl Unread {
         queue.frames.push_back(frame);
     }
 
+    /// The ports for which datagrams wait.
+    pub(super) fn ports(&self) -> impl Iterator<Item = u16> + '_ {
+        self.queues.keys().copied()
+    }
+
     /// Hands the datagrams that wait for a port to `take`, which answers whether it had room. Those
     /// it had no room for keep waiting.
     pub(super) fn send(&mut self, port: u16, now: u64, mut take: impl FnMut(&Waiting) -> Taken) {

@@ -5,13 +5,14 @@ use std::os::fd::OwnedFd;
 
 use slipstack_channel::REGION_LEN_MAX;
 use slipstack_channel::control::{Refusal, Reply, Request, TimeWaitEntry};
-use slipstack_device::{Flow, Transport};
+use slipstack_device::{Flow, Port, Transport};
 use slipstack_mem::Region;
 use slipstack_stack::SocketError;
 use tracing::{info, warn};
 
 use crate::directory;
 use crate::leases::{ClientId, LeaseError, ListenRefused, Route, both_protocols};
+use crate::port_bits::PortBits;
 use crate::random::random_u64;
 use crate::steer::{self, OwnedFlow};
 
@@ -448,10 +449,12 @@ impl Server {
         self.share_ports(ranges);
         let mut flows = self.living_flows();
         flows.sort_unstable_by_key(steer::order);
+        let concerned = self.concerned_ports(&flows);
         let steering = self.resources.slots.steering();
         let now = slipstack_mem::now_ns();
+        self.steer_free_ports(ranges, &concerned);
         for (protocol, first, last) in ranges {
-            for port in *first..=*last {
+            for port in (*first..=*last).filter(|port| concerned.has(*protocol, *port)) {
                 let applied = self.steer.apply(
                     steering,
                     &self.resources.state.leases,
@@ -467,6 +470,32 @@ impl Server {
                     Transport::Udp => self.net.on_new_datagram_route(port, now),
                 }
             }
+        }
+    }
+
+    /// Returns the ports that somebody listens on, or that have a flow or something that waits.
+    fn concerned_ports(&self, flows: &[OwnedFlow]) -> PortBits {
+        let listeners = self.resources.state.leases.listeners.iter();
+        let with_flows = flows
+            .iter()
+            .map(|(flow, _)| (flow.proto, flow.local.port()));
+        let listened = listeners.map(|listener| (listener.protocol, listener.port));
+        let ports = with_flows.chain(listened);
+        PortBits::of(ports.chain(self.steer.grouped()).chain(self.net.awaiting()))
+    }
+
+    /// Steers those of these ports that are not concerned to the engine to which they are leased:
+    /// thousands, when an engine begins or ends.
+    fn steer_free_ports(&self, ranges: &[(Transport, u16, u16)], concerned: &PortBits) {
+        let blocks = self.resources.state.leases.blocks();
+        let leased = |port| blocks.find_owner(port).map_or(Port::Keeper, Port::Slot);
+        let ports = ranges
+            .iter()
+            .flat_map(|&(protocol, first, last)| (first..=last).map(move |port| (protocol, port)))
+            .filter(|(protocol, port)| !concerned.has(*protocol, *port))
+            .map(|(protocol, port)| (protocol, port, leased(port)));
+        if let Err(error) = self.resources.slots.steering().set_each(ports) {
+            warn!(%error, "ports cannot be steered");
         }
     }
 

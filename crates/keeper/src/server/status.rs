@@ -88,7 +88,7 @@ impl Server {
             pid: client.process.pid,
             program: client.program.clone(),
             instance: client.instance.clone(),
-            ports: self.resources.state.leases.blocks().of(slot).len() as u32,
+            ports: self.resources.state.leases.blocks().count_of(slot) as u32,
             flows: flows as u32,
         }
     }
