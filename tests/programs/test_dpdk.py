@@ -7,7 +7,8 @@ import socket
 import subprocess
 import time
 
-from harness import Skip, test
+from harness import test
+from harness.dpdk import dpdk, need_dpdk, processes, program_of
 from harness.nginx import Nginx
 from harness.process import cpu_seconds, until
 from harness.testpmd import Testpmd, is_linked
@@ -15,30 +16,8 @@ from harness.world import PYTHON
 
 ONLY = ("inprocess",)
 BOTH = ("inprocess", "instance")
-NO_HUGE = "--no-huge -m 64"
 SIZE = 3_000_000
 CONTENT = bytes(range(256)) * (SIZE // 256)
-
-
-def program_of(world):
-    return world.slipstack.parent / "slipstack-dpdk"
-
-
-def need_dpdk(world):
-    program = program_of(world)
-    if not program.exists():
-        raise Skip("slipstack-dpdk is not built (make dpdk)")
-    missing = [line.split()[0] for line in ldd(program) if "not found" in line]
-    if missing:
-        raise Skip(f"{missing[0]} is not installed (Debian: libdpdk-dev)")
-
-
-def ldd(program):
-    return subprocess.run(["ldd", program], capture_output=True, text=True).stdout.splitlines()
-
-
-def dpdk(arguments, own=""):
-    return f"dpdk:{NO_HUGE} {arguments}" + (f" -- {own}" if own else "")
 
 
 def options(world, device, address=None):
@@ -84,19 +63,6 @@ def fetch_by(world, start):
     assert into.read_bytes() == CONTENT
     into.unlink()
     return client
-
-
-def processes(world):
-    """Processes with DPDK of this world."""
-    return [pid for pid in world.stack_ns.pids() if name_of(pid) == "slipstack-dpdk"]
-
-
-def name_of(pid):
-    try:
-        with open(f"/proc/{pid}/comm") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
 
 
 def sleeps(pid):
@@ -215,6 +181,8 @@ def impossible_dpdk_options_are_refused_with_a_sentence_and_leave_nothing(world)
         dpdk("--vdev=net_null0 --vdev=net_null1"): "net_null0, net_null1",
         dpdk("--vdev=net_null0", "--port=eth0"): 'no port "eth0"',
         dpdk("--vdev=net_null0", "--sleep-us=soon"): "--sleep-us",
+        dpdk("--vdev=net_null0 -l 0", "--queues=2"): "needs as many cores",
+        dpdk("--vdev=virtio_user0,path=/no/such"): "no vhost-user socket /no/such: start",
     }
     if not huge:
         refused["dpdk:--vdev=net_null0"] = "nr_hugepages"

@@ -1,5 +1,7 @@
 //! Arguments of DPDK's environment abstraction layer (EAL): the user's, and defaults for the rest.
 
+use std::path::Path;
+
 use rustix::thread::{CpuSet, sched_getaffinity};
 use slipstack_device::dpdk::Options;
 
@@ -21,12 +23,18 @@ const CARDS: &[&str] = &["-a", "--allow", "-b", "--block", "--no-pci"];
 pub fn words(options: &Options) -> Vec<String> {
     let says = |names: &[&str]| {
         let mut names = names.iter();
-        names.any(|name| options.has_eal(name) || has_glued(options, name))
+        names.any(|name| {
+            options.has_eal(name) || has_glued(options, name) || has_begun(options, name)
+        })
     };
     let mut words = vec!["slipstack-dpdk".to_owned()];
     words.extend(options.eal.iter().cloned());
     if !says(CORES) {
-        words.push(format!("--lcores=0@({})", allowed_cores()));
+        // A thread for each queue, bound to no processor.
+        words.push(match options.queues {
+            1 => format!("--lcores=0@({})", allowed_cores()),
+            queues => format!("--lcores=(0-{})@({})", queues - 1, allowed_cores()),
+        });
     }
     if !says(SHARING) {
         // No file is left behind, however the process ends.
@@ -46,6 +54,17 @@ pub fn words(options: &Options) -> Vec<String> {
     words
 }
 
+/// Returns the path of a vhost-user socket that has to be there and is not.
+pub fn missing_socket(options: &Options) -> Option<&str> {
+    let ports = options
+        .eal
+        .iter()
+        .filter(|word| word.contains("virtio_user"));
+    let client = ports.filter(|word| !word.contains(",server=1"));
+    let paths = client.flat_map(|word| word.split(',').filter_map(|it| it.strip_prefix("path=")));
+    paths.into_iter().find(|path| !Path::new(path).exists())
+}
+
 /// A short option may have its value right behind it: `-l0`.
 fn has_glued(options: &Options, name: &str) -> bool {
     let is_short = name.len() == 2;
@@ -53,7 +72,14 @@ fn has_glued(options: &Options, name: &str) -> bool {
     is_short && options.eal.iter().any(is_it)
 }
 
-/// The processors that this process may run on, so that its one thread is bound to none of them.
+/// A long option may be shortened: `--no-hug`.
+fn has_begun(options: &Options, name: &str) -> bool {
+    let word = |word: &String| word.split('=').next().unwrap_or_default().to_owned();
+    let mut words = options.eal.iter().map(word);
+    words.any(|word| word.len() > "--no-".len() && name.starts_with(&word))
+}
+
+/// The processors that this process may run on, so that its threads are bound to none of them.
 fn allowed_cores() -> String {
     let Ok(set) = sched_getaffinity(None) else {
         return "0".to_owned();
@@ -75,6 +101,23 @@ mod tests {
         for word in ["--no-shconf", "--no-pci", "--no-telemetry", "--no-huge"] {
             assert!(all.iter().any(|it| it == word), "{word}");
         }
+        let options = Options::parse(Some("--vdev=net_tap0 -- --queues=4")).unwrap();
+        assert!(
+            words(&options)
+                .iter()
+                .any(|word| word.starts_with("--lcores=(0-3)@("))
+        );
+        let text = "--vdev=virtio_user0,path=/no/such,queues=2";
+        let options = Options::parse(Some(text)).unwrap();
+        assert_eq!(missing_socket(&options), Some("/no/such"));
+        let text = "--vdev=virtio_user0,path=/no/such,server=1 --vdev=virtio_user1,path=/dev/null";
+        assert_eq!(missing_socket(&Options::parse(Some(text)).unwrap()), None);
+        let options = Options::parse(Some("--no-hug --no-tele")).unwrap();
+        let all = words(&options);
+        assert!(
+            all.iter().any(|word| word == "--no-shconf") && all.len() == 5,
+            "{all:?}"
+        );
         let options = Options::parse(Some("-a 0000:02:00.0")).unwrap();
         assert!(words(&options).iter().any(|word| word == "--in-memory"));
         let text = "-l1 --file-prefix x -a 0000:02:00.0 --vdev net_bonding0 --no-telemetry";

@@ -8,9 +8,10 @@ mod eal;
 mod pump;
 mod start;
 mod sys;
+mod worker;
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 use rustix::fs::{Mode, OFlags, open};
@@ -44,6 +45,7 @@ fn run() -> io::Result<()> {
     // Before DPDK's threads are made: they are not to take signals.
     let signals = end_signals()?;
     let life = setup.life.try_clone()?;
+    let ends: [OwnedFd; 2] = [signals, life];
     // Its end is how the keeper learns that this process has ended.
     let _alive = setup.alive.try_clone()?;
     let started = match start::start(&setup.order) {
@@ -51,7 +53,7 @@ fn run() -> io::Result<()> {
         Err(sentence) => return Answer::Failed(sentence).send(&socket),
     };
     let told = started.told.clone();
-    let pump = Pump::new(started, setup, &[signals.as_fd(), life.as_fd()])?;
+    let pump = Pump::new(started, setup, ends)?;
     pump.set_running(true);
     Answer::Ready(told).send(&socket)?;
     leave_starter()?;

@@ -12,6 +12,8 @@
 #include <rte_ethdev.h>
 #include <rte_ether.h>
 #include <rte_ip.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 #include <rte_tcp.h>
@@ -21,9 +23,14 @@
 #define OUT_MAX 256
 #define CACHE 256
 
-static struct rte_mempool *pool;
-static struct rte_mbuf *out[OUT_MAX];
-static int out_count;
+/* A queue in each direction, with one thread at both. */
+struct queue {
+	struct rte_mempool *pool;
+	struct rte_mbuf *out[OUT_MAX];
+	int out_count;
+} __rte_cache_aligned;
+
+static struct queue queues[SHIM_QUEUES_MAX];
 /* Interrupts need no turning on: the descriptor is the device itself. */
 static int is_always_armed;
 
@@ -59,6 +66,7 @@ static int describe(uint16_t port, struct shim_port *to)
 	to->has_tso = to->has_checksum && (info.tx_offload_capa & cuts) == cuts;
 	to->is_bond = strcmp(info.driver_name, "net_bonding") == 0;
 	to->is_bonded = *info.dev_flags & RTE_ETH_DEV_BONDED_SLAVE ? 1 : 0;
+	to->queues = RTE_MIN(info.max_rx_queues, info.max_tx_queues);
 	return 0;
 }
 
@@ -73,15 +81,17 @@ int shim_ports(struct shim_port *to, int max)
 	return count;
 }
 
-static int make_pool(uint16_t port, uint16_t descriptors, uint32_t room)
+static int make_pool(uint16_t port, uint16_t queue, uint16_t descriptors, uint32_t room)
 {
+	char name[RTE_MEMPOOL_NAMESIZE];
 	/* Both rings full, a burst on its way, and what the cache keeps. */
 	uint32_t count = 2 * descriptors + 2 * SHIM_BURST + OUT_MAX + 2 * CACHE + SHIM_PIECES_MAX;
 	int node = rte_eth_dev_socket_id(port);
 
-	pool = rte_pktmbuf_pool_create("slipstack", count, CACHE, 0,
-				       room + RTE_PKTMBUF_HEADROOM, node);
-	return pool == NULL ? -rte_errno : 0;
+	snprintf(name, sizeof(name), "slipstack%u", queue);
+	queues[queue].pool = rte_pktmbuf_pool_create(name, count, CACHE, 0,
+						     room + RTE_PKTMBUF_HEADROOM, node);
+	return queues[queue].pool == NULL ? -rte_errno : 0;
 }
 
 static uint64_t wanted(const struct rte_eth_dev_info *info, const struct shim_setup *setup)
@@ -96,22 +106,45 @@ static uint64_t wanted(const struct rte_eth_dev_info *info, const struct shim_se
 	return all & info->tx_offload_capa;
 }
 
-static int set_queues(uint16_t port, const struct rte_eth_dev_info *info, uint16_t descriptors)
+static int set_queues(uint16_t port, const struct rte_eth_dev_info *info, uint16_t descriptors,
+		      uint16_t count)
 {
 	uint16_t rx = descriptors, tx = descriptors;
 	int node = rte_eth_dev_socket_id(port);
 	int result = rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx, &tx);
-
-	if (result != 0)
-		return result;
 	uint32_t room = RTE_MBUF_DEFAULT_DATAROOM;
-	result = make_pool(port, RTE_MAX(rx, tx), RTE_MAX(room, info->min_rx_bufsize));
-	if (result != 0)
-		return result;
-	result = rte_eth_rx_queue_setup(port, 0, rx, node, NULL, pool);
-	if (result != 0)
-		return result;
-	return rte_eth_tx_queue_setup(port, 0, tx, node, NULL);
+
+	for (uint16_t queue = 0; result == 0 && queue < count; queue++) {
+		result = make_pool(port, queue, RTE_MAX(rx, tx),
+				   RTE_MAX(room, info->min_rx_bufsize));
+		if (result == 0)
+			result = rte_eth_rx_queue_setup(port, queue, rx, node, NULL,
+							queues[queue].pool);
+		if (result == 0)
+			result = rte_eth_tx_queue_setup(port, queue, tx, node, NULL);
+	}
+	return result;
+}
+
+/* The port's own key, or one that repeats after 16 bits: exchanging addresses and ports of a flow
+ * leaves its hash as it is. */
+static int set_rss(struct rte_eth_conf *conf, const struct rte_eth_dev_info *info, int symmetric)
+{
+	static uint8_t key[SHIM_KEY_MAX];
+	uint64_t flows = (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP) &
+			 info->flow_type_rss_offloads;
+
+	if (flows == 0)
+		return 0;
+	conf->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+	conf->rx_adv_conf.rss_conf.rss_hf = flows;
+	if (symmetric && info->hash_key_size <= sizeof(key)) {
+		for (size_t i = 0; i < sizeof(key); i++)
+			key[i] = i % 2 ? 0x5a : 0x6d;
+		conf->rx_adv_conf.rss_conf.rss_key = key;
+		conf->rx_adv_conf.rss_conf.rss_key_len = info->hash_key_size;
+	}
+	return 1;
 }
 
 static int set_identity(uint16_t port, const struct shim_setup *setup)
@@ -133,45 +166,69 @@ static int set_identity(uint16_t port, const struct shim_setup *setup)
 
 /* Whether frames can be waited for: a driver may have a descriptor and nothing that makes it
  * ring. */
-static int can_wait(uint16_t port, const char *driver)
+static int can_wait(uint16_t port, uint16_t count, const char *driver)
 {
-	if (rte_eth_dev_rx_intr_ctl_q_get_fd(port, 0) < 0)
-		return 0;
-	int result = rte_eth_dev_rx_intr_enable(port, 0);
+	int result = 0;
 
-	if (result == 0)
-		rte_eth_dev_rx_intr_disable(port, 0);
+	for (uint16_t queue = 0; result == 0 && queue < count; queue++) {
+		if (rte_eth_dev_rx_intr_ctl_q_get_fd(port, queue) < 0)
+			return 0;
+		result = rte_eth_dev_rx_intr_enable(port, queue);
+		if (result == 0)
+			rte_eth_dev_rx_intr_disable(port, queue);
+	}
 	is_always_armed = result == -ENOTSUP && strcmp(driver, "net_tap") == 0;
 	return result == 0 || is_always_armed;
+}
+
+static void choose(struct rte_eth_conf *conf, const struct rte_eth_dev_info *info,
+		   const struct shim_setup *setup)
+{
+	uint64_t can = info->rx_offload_capa, wants = 0;
+
+	memset(conf, 0, sizeof(*conf));
+	conf->txmode.offloads = wanted(info, setup);
+	if (setup->checksum)
+		wants |= RTE_ETH_RX_OFFLOAD_CHECKSUM;
+	if (setup->strip_tags)
+		wants |= RTE_ETH_RX_OFFLOAD_VLAN_STRIP;
+	if (setup->mtu > RTE_ETHER_MTU)
+		wants |= RTE_ETH_RX_OFFLOAD_SCATTER;
+	conf->rxmode.offloads = wants & can;
+	if (setup->mtu)
+		conf->rxmode.mtu = setup->mtu;
+	conf->intr_conf.rxq = setup->interrupts;
+}
+
+static int configure(uint16_t port, uint16_t count, struct rte_eth_conf *conf)
+{
+	int result = rte_eth_dev_configure(port, count, count, conf);
+
+	if (result != 0 && conf->intr_conf.rxq) {
+		/* A driver without them refuses the wish. */
+		conf->intr_conf.rxq = 0;
+		result = rte_eth_dev_configure(port, count, count, conf);
+	}
+	return result;
 }
 
 int shim_start(uint16_t port, const struct shim_setup *setup, struct shim_port *to)
 {
 	struct rte_eth_conf conf;
 	struct rte_eth_dev_info info;
+	int has_rss = 0;
 	int result = rte_eth_dev_info_get(port, &info);
 
 	if (result != 0)
 		return result;
-	memset(&conf, 0, sizeof(conf));
-	conf.txmode.offloads = wanted(&info, setup);
-	if (setup->checksum)
-		conf.rxmode.offloads |= info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_CHECKSUM;
-	uint32_t mtu = setup->mtu ? setup->mtu : RTE_ETHER_MTU;
-	if (mtu > RTE_ETHER_MTU)
-		conf.rxmode.offloads |= info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
-	if (setup->mtu)
-		conf.rxmode.mtu = setup->mtu;
-	conf.intr_conf.rxq = setup->interrupts;
-	result = rte_eth_dev_configure(port, 1, 1, &conf);
-	if (result != 0 && conf.intr_conf.rxq) {
-		/* A driver without them refuses the wish. */
-		conf.intr_conf.rxq = 0;
-		result = rte_eth_dev_configure(port, 1, 1, &conf);
-	}
-	if (result != 0)
-		return result;
-	result = set_queues(port, &info, setup->descriptors);
+	uint16_t count = RTE_MIN(setup->queues, RTE_MIN(info.max_rx_queues, info.max_tx_queues));
+	count = RTE_MAX(1, RTE_MIN(count, SHIM_QUEUES_MAX));
+	choose(&conf, &info, setup);
+	if (count > 1)
+		has_rss = set_rss(&conf, &info, setup->symmetric);
+	result = configure(port, count, &conf);
+	if (result == 0)
+		result = set_queues(port, &info, setup->descriptors, count);
 	if (result != 0)
 		return result;
 	if (setup->mtu) {
@@ -188,10 +245,75 @@ int shim_start(uint16_t port, const struct shim_setup *setup, struct shim_port *
 	result = describe(port, to);
 	if (result != 0)
 		return result;
+	to->queues = count;
+	to->has_rss = has_rss;
+	to->strips_tags = conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_VLAN_STRIP ? 1 : 0;
 	to->has_checksum &= setup->checksum;
 	to->has_tso &= setup->tso && setup->checksum;
-	to->has_interrupts = conf.intr_conf.rxq && can_wait(port, info.driver_name);
+	to->has_interrupts = conf.intr_conf.rxq && can_wait(port, count, info.driver_name);
 	return 0;
+}
+
+int shim_rss(uint16_t port, struct shim_rss *to)
+{
+	struct rte_eth_rss_reta_entry64 entries[SHIM_TABLE_MAX / RTE_ETH_RETA_GROUP_SIZE];
+	struct rte_eth_rss_conf conf;
+	struct rte_eth_dev_info info;
+	int result = rte_eth_dev_info_get(port, &info);
+
+	if (result != 0)
+		return result;
+	if (info.hash_key_size > SHIM_KEY_MAX || info.reta_size > SHIM_TABLE_MAX ||
+	    info.reta_size == 0)
+		return -ENOTSUP;
+	memset(&conf, 0, sizeof(conf));
+	conf.rss_key = to->key;
+	conf.rss_key_len = info.hash_key_size;
+	result = rte_eth_dev_rss_hash_conf_get(port, &conf);
+	if (result != 0)
+		return result;
+	memset(entries, 0, sizeof(entries));
+	for (int i = 0; i < info.reta_size; i++)
+		entries[i / RTE_ETH_RETA_GROUP_SIZE].mask |=
+			1ull << i % RTE_ETH_RETA_GROUP_SIZE;
+	result = rte_eth_dev_rss_reta_query(port, entries, info.reta_size);
+	if (result != 0)
+		return result;
+	to->key_len = info.hash_key_size;
+	to->table_len = info.reta_size;
+	for (int i = 0; i < info.reta_size; i++)
+		to->table[i] =
+			entries[i / RTE_ETH_RETA_GROUP_SIZE].reta[i % RTE_ETH_RETA_GROUP_SIZE];
+	return 0;
+}
+
+int shim_threads(void)
+{
+	return (int)rte_lcore_count();
+}
+
+int shim_launch(int (*run)(void *), void **arguments, int count)
+{
+	unsigned int core;
+	int launched = 0;
+
+	if ((int)rte_lcore_count() - 1 < count)
+		return -ENOSPC;
+	RTE_LCORE_FOREACH_WORKER(core) {
+		if (launched == count)
+			break;
+		int result = rte_eal_remote_launch(run, arguments[launched], core);
+
+		if (result != 0)
+			return result;
+		launched++;
+	}
+	return 0;
+}
+
+void shim_join(void)
+{
+	rte_eal_mp_wait_lcore();
 }
 
 int shim_is_up(uint16_t port)
@@ -214,10 +336,10 @@ static int is_checked(uint64_t flags)
 	       network != RTE_MBUF_F_RX_IP_CKSUM_BAD;
 }
 
-int shim_receive(uint16_t port, struct shim_frame *to, int max)
+int shim_receive(uint16_t port, uint16_t queue, struct shim_frame *to, int max)
 {
 	struct rte_mbuf *in[SHIM_BURST];
-	int count = rte_eth_rx_burst(port, 0, in, (uint16_t)RTE_MIN(max, SHIM_BURST));
+	int count = rte_eth_rx_burst(port, queue, in, (uint16_t)RTE_MIN(max, SHIM_BURST));
 
 	for (int i = 0; i < count; i++) {
 		struct rte_mbuf *m = in[i];
@@ -252,7 +374,8 @@ void shim_free(struct shim_frame *frames, int count)
 		rte_pktmbuf_free(frames[i].mbuf);
 }
 
-static struct rte_mbuf *gather(const struct shim_piece *pieces, int count)
+static struct rte_mbuf *gather(struct rte_mempool *pool, const struct shim_piece *pieces,
+			       int count)
 {
 	struct rte_mbuf *first = NULL;
 
@@ -319,12 +442,14 @@ static int leave_to_port(struct rte_mbuf *m, const struct shim_offload *offload)
 	return 0;
 }
 
-int shim_send(uint16_t port, const struct shim_piece *pieces, int count,
+int shim_send(uint16_t port, uint16_t queue, const struct shim_piece *pieces, int count,
 	      const struct shim_offload *offload)
 {
-	if (out_count == OUT_MAX && shim_flush(port) == OUT_MAX)
+	struct queue *q = &queues[queue];
+
+	if (q->out_count == OUT_MAX && shim_flush(port, queue) == OUT_MAX)
 		return 0;
-	struct rte_mbuf *m = gather(pieces, count);
+	struct rte_mbuf *m = gather(q->pool, pieces, count);
 	if (m == NULL)
 		return 0;
 	int result = offload->transport_at ? leave_to_port(m, offload) : 0;
@@ -336,52 +461,56 @@ int shim_send(uint16_t port, const struct shim_piece *pieces, int count,
 		m->ol_flags &= ~RTE_MBUF_F_TX_VLAN;
 	}
 	/* Some drivers count or fill in something before they are given the frame. */
-	if (result == 0 && rte_eth_tx_prepare(port, 0, &m, 1) != 1)
+	if (result == 0 && rte_eth_tx_prepare(port, queue, &m, 1) != 1)
 		result = -rte_errno;
 	if (result != 0) {
 		rte_pktmbuf_free(m);
 		return result;
 	}
-	out[out_count++] = m;
+	q->out[q->out_count++] = m;
 	return 1;
 }
 
-int shim_flush(uint16_t port)
+int shim_flush(uint16_t port, uint16_t queue)
 {
+	struct queue *q = &queues[queue];
 	int sent = 0;
 
-	while (sent < out_count) {
-		uint16_t taken = rte_eth_tx_burst(port, 0, out + sent, (uint16_t)(out_count - sent));
+	while (sent < q->out_count) {
+		uint16_t taken = rte_eth_tx_burst(port, queue, q->out + sent,
+						  (uint16_t)(q->out_count - sent));
 
 		if (taken == 0)
 			break;
 		sent += taken;
 	}
-	if (sent > 0 && sent < out_count)
-		memmove(out, out + sent, (size_t)(out_count - sent) * sizeof(out[0]));
-	out_count -= sent;
-	return out_count;
+	if (sent > 0 && sent < q->out_count)
+		memmove(q->out, q->out + sent, (size_t)(q->out_count - sent) * sizeof(q->out[0]));
+	q->out_count -= sent;
+	return q->out_count;
 }
 
-int shim_give_up(void)
+int shim_give_up(uint16_t queue)
 {
-	int count = out_count;
+	struct queue *q = &queues[queue];
+	int count = q->out_count;
 
-	rte_pktmbuf_free_bulk(out, (unsigned int)count);
-	out_count = 0;
+	rte_pktmbuf_free_bulk(q->out, (unsigned int)count);
+	q->out_count = 0;
 	return count;
 }
 
-int shim_interrupt_fd(uint16_t port)
+int shim_interrupt_fd(uint16_t port, uint16_t queue)
 {
-	return rte_eth_dev_rx_intr_ctl_q_get_fd(port, 0);
+	return rte_eth_dev_rx_intr_ctl_q_get_fd(port, queue);
 }
 
-int shim_arm(uint16_t port, int on)
+int shim_arm(uint16_t port, uint16_t queue, int on)
 {
 	if (is_always_armed)
 		return 0;
-	return on ? rte_eth_dev_rx_intr_enable(port, 0) : rte_eth_dev_rx_intr_disable(port, 0);
+	return on ? rte_eth_dev_rx_intr_enable(port, queue)
+		  : rte_eth_dev_rx_intr_disable(port, queue);
 }
 
 uint64_t shim_missed(uint16_t port)
@@ -393,7 +522,8 @@ uint64_t shim_missed(uint16_t port)
 
 void shim_stop(uint16_t port)
 {
-	shim_give_up();
+	for (uint16_t queue = 0; queue < SHIM_QUEUES_MAX; queue++)
+		shim_give_up(queue);
 	rte_eth_dev_stop(port);
 	rte_eth_dev_close(port);
 	rte_eal_cleanup();

@@ -8,6 +8,11 @@
 #define SHIM_BURST 64
 /* Pieces of one frame at most: 64 KiB in the pieces that slots hand over. */
 #define SHIM_PIECES_MAX 40
+/* Queues of a port in each direction. */
+#define SHIM_QUEUES_MAX 16
+/* Bytes of an RSS key, and entries of an indirection table. */
+#define SHIM_KEY_MAX 52
+#define SHIM_TABLE_MAX 512
 
 struct shim_port {
 	char name[SHIM_NAME_MAX];
@@ -21,6 +26,20 @@ struct shim_port {
 	uint8_t has_interrupts;
 	uint8_t is_bond;
 	uint8_t is_bonded;
+	/* In each direction. Before the start: how many it may have. */
+	uint16_t queues;
+	/* Frames are spread by a hash that the port was told. */
+	uint8_t has_rss;
+	/* Tags are taken out of received frames by the port. */
+	uint8_t strips_tags;
+};
+
+/* The hash of a port by which flows come to its queues. */
+struct shim_rss {
+	uint16_t key_len;
+	uint16_t table_len;
+	uint8_t key[SHIM_KEY_MAX];
+	uint16_t table[SHIM_TABLE_MAX];
 };
 
 struct shim_setup {
@@ -33,6 +52,12 @@ struct shim_setup {
 	uint8_t tso;
 	uint8_t promiscuous;
 	uint8_t interrupts;
+	/* As many as the port has, up to this number. */
+	uint16_t queues;
+	/* A key by which both directions of a flow come to one queue. */
+	uint8_t symmetric;
+	/* The port takes tags out, if it can. */
+	uint8_t strip_tags;
 };
 
 struct shim_piece {
@@ -63,26 +88,35 @@ struct shim_offload {
 int shim_init(int argc, char **argv);
 const char *shim_explain(int error);
 int shim_ports(struct shim_port *out, int max);
-/* Configures and starts a port with one queue in each direction, and tells what it is now. */
+/* Configures and starts a port, and tells what it is now. */
 int shim_start(uint16_t port, const struct shim_setup *setup, struct shim_port *out);
 int shim_is_up(uint16_t port);
+/* Threads of DPDK's, the first one among them. */
+int shim_threads(void);
+/* Key and indirection table of a port that runs, or -errno. */
+int shim_rss(uint16_t port, struct shim_rss *out);
+/* Runs a function on each of the first `count` further threads of DPDK's, or -errno; they end
+ * before shim_join returns. */
+int shim_launch(int (*run)(void *), void **arguments, int count);
+void shim_join(void);
 
-int shim_receive(uint16_t port, struct shim_frame *out, int max);
+/* One thread works at a queue. */
+int shim_receive(uint16_t port, uint16_t queue, struct shim_frame *out, int max);
 uint32_t shim_copy(const struct shim_frame *frame, void *into, uint32_t len);
 void shim_free(struct shim_frame *frames, int count);
 
 /* Takes a frame for the next shim_flush: 1, or 0 if there is no room or memory, or -errno if it
  * cannot be sent at all. */
-int shim_send(uint16_t port, const struct shim_piece *pieces, int count,
+int shim_send(uint16_t port, uint16_t queue, const struct shim_piece *pieces, int count,
 	      const struct shim_offload *offload);
 /* Returns how many frames still wait. */
-int shim_flush(uint16_t port);
+int shim_flush(uint16_t port, uint16_t queue);
 /* Gives up what waits, and returns how many frames that were. */
-int shim_give_up(void);
+int shim_give_up(uint16_t queue);
 
 /* A descriptor that is readable when frames come while shim_arm is in force, or -errno. */
-int shim_interrupt_fd(uint16_t port);
-int shim_arm(uint16_t port, int on);
+int shim_interrupt_fd(uint16_t port, uint16_t queue);
+int shim_arm(uint16_t port, uint16_t queue, int on);
 /* Frames that the port lost for want of room. */
 uint64_t shim_missed(uint16_t port);
 void shim_stop(uint16_t port);

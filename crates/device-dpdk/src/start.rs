@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use slipstack_device::dpdk::{Order, PortDescription};
+use slipstack_device::dpdk::{Options, Order, PortDescription, PortRss};
 
 use crate::eal;
 use crate::sys::{Eal, Port, PortInfo, PortSetup};
@@ -32,11 +32,17 @@ pub struct Started {
 /// # Errors
 /// One sentence.
 pub fn start(order: &Order) -> Result<Started, String> {
+    if let Some(path) = eal::missing_socket(&order.options) {
+        return Err(format!(
+            "there is no vhost-user socket {path}: start the switch that makes it first"
+        ));
+    }
     let words = eal::words(&order.options);
     let eal = Eal::init(&words)
         .map_err(|why| format!("DPDK does not start with these arguments: {why}"))?;
     let info = find(&eal.ports(), order.options.port.as_deref())?;
     let options = &order.options;
+    check_threads(options, eal.threads())?;
     let is_tap = is_lone_tap(&info.driver(), &options.eal);
     let setup = PortSetup {
         mac: if is_tap {
@@ -51,23 +57,53 @@ pub fn start(order: &Order) -> Result<Started, String> {
         promiscuous: u8::from(options.is_promiscuous),
         // A bond works only while it is polled.
         interrupts: u8::from(options.sleep_us != 0 && info.is_bond == 0),
+        queues: options.queues,
+        symmetric: u8::from(options.is_symmetric),
+        strip_tags: u8::from(options.has_tag_stripping),
     };
     let name = info.name();
     let (port, mut info) = eal
         .start(info.number, &setup)
-        .map_err(|why| format!("DPDK's port {name} does not start: {why}"))?;
+        .map_err(|why| not_started(&name, options.queues, &why))?;
     if is_card(&name) {
         await_link(&port);
     }
     if is_tap {
         info.mac = order.mac.unwrap_or_else(|| neighbour_of(info.mac));
     }
+    let rss = port.rss().filter(|_| info.has_rss != 0);
     Ok(Started {
+        told: tell(
+            &info,
+            options,
+            rss.map(|(key, table)| PortRss { key, table }),
+        ),
         port,
         has_interrupts: info.has_interrupts != 0,
         has_partial: options.eal.iter().any(|word| word.contains(PACKET_SOCKETS)),
-        told: tell(&info, options.sleep_us),
     })
+}
+
+fn not_started(name: &str, queues: u16, why: &str) -> String {
+    let hint = match why.contains("Cannot allocate memory") {
+        true if queues > 1 => ": give DPDK more (-m MEGABYTES), or fewer --queues",
+        true => ": give DPDK more (-m MEGABYTES)",
+        false => "",
+    };
+    format!("DPDK's port {name} does not start: {why}{hint}")
+}
+
+/// # Errors
+/// The arguments name fewer cores than there are to be queues.
+fn check_threads(options: &Options, threads: usize) -> Result<(), String> {
+    let queues = options.queues;
+    match usize::from(queues) <= threads {
+        true => Ok(()),
+        false => Err(format!(
+            "--queues={queues} needs as many cores, and DPDK's arguments name {threads}: name more \
+             (-l 0,1,…), or none, and the threads are bound to no core"
+        )),
+    }
 }
 
 /// Selects the port: the named one, a bond, the only one.
@@ -124,28 +160,59 @@ fn await_link(port: &Port) {
     }
 }
 
-fn tell(info: &PortInfo, sleep_us: u32) -> PortDescription {
-    let waits = match (sleep_us, info.has_interrupts != 0) {
+fn tell(info: &PortInfo, options: &Options, rss: Option<PortRss>) -> PortDescription {
+    let waits = match (options.sleep_us, info.has_interrupts != 0) {
         (0, _) => "polled without end".to_owned(),
         (_, true) => "interrupts".to_owned(),
         (us, false) => format!("polled, sleeps up to {us} µs"),
     };
-    let mut offloads = Vec::new();
-    if info.has_checksum != 0 {
-        offloads.push("checksums");
-    }
-    if info.has_tso != 0 {
-        offloads.push("TSO");
-    }
-    let offloads = match offloads.is_empty() {
-        true => "no offloads".to_owned(),
-        false => offloads.join(", "),
-    };
+    let mut parts = vec![format!("{}; {waits}", info.driver())];
+    parts.push(offloads(info, options));
+    parts.extend(queues(info, options));
     PortDescription {
         mac: info.mac,
         mtu: info.mtu,
         has_checksum: info.has_checksum != 0,
         has_tso: info.has_tso != 0,
-        mode: format!("{} ({}; {waits}; {offloads})", info.name(), info.driver()),
+        queues: info.queues,
+        rss,
+        mode: format!("{} ({})", info.name(), parts.join("; ")),
     }
+}
+
+fn offloads(info: &PortInfo, options: &Options) -> String {
+    let all = [
+        (info.has_checksum != 0, "checksums"),
+        (info.has_tso != 0, "TSO"),
+        (info.strips_tags != 0, "VLAN stripping"),
+        (
+            options.has_tag_stripping && info.strips_tags == 0,
+            "no VLAN stripping: tags are taken out here",
+        ),
+    ];
+    let all: Vec<&str> = all
+        .into_iter()
+        .filter_map(|(has, name)| has.then_some(name))
+        .collect();
+    match all.is_empty() {
+        true => "no offloads".to_owned(),
+        false => all.join(", "),
+    }
+}
+
+/// Says what became of several queues, if they were wanted.
+fn queues(info: &PortInfo, options: &Options) -> Option<String> {
+    if options.queues == 1 {
+        return None;
+    }
+    let rss = match (info.queues, info.has_rss != 0, options.is_symmetric) {
+        (1, _, _) => "",
+        (_, true, true) => ", symmetric RSS",
+        (_, true, false) => ", RSS",
+        (_, false, _) => ", without RSS",
+    };
+    Some(match info.queues < options.queues {
+        true => format!("{} of {} queues{rss}", info.queues, options.queues),
+        false => format!("{} queues{rss}", info.queues),
+    })
 }

@@ -9,6 +9,8 @@ pub const BURST: usize = 64;
 /// Pieces of one frame at most.
 pub const PIECES_MAX: usize = 40;
 const PORTS_MAX: usize = 32;
+const KEY_MAX: usize = 52;
+const TABLE_MAX: usize = 512;
 
 /// `struct shim_port`.
 #[repr(C)]
@@ -24,6 +26,19 @@ pub struct PortInfo {
     pub has_interrupts: u8,
     pub is_bond: u8,
     pub is_bonded: u8,
+    /// In each direction; before the start, how many the port may have.
+    pub queues: u16,
+    pub has_rss: u8,
+    pub strips_tags: u8,
+}
+
+/// `struct shim_rss`.
+#[repr(C)]
+struct RawRss {
+    key_len: u16,
+    table_len: u16,
+    key: [u8; KEY_MAX],
+    table: [u16; TABLE_MAX],
 }
 
 impl PortInfo {
@@ -38,6 +53,9 @@ impl PortInfo {
         has_interrupts: 0,
         is_bond: 0,
         is_bonded: 0,
+        queues: 0,
+        has_rss: 0,
+        strips_tags: 0,
     };
 
     pub fn name(&self) -> String {
@@ -66,6 +84,10 @@ pub struct PortSetup {
     pub tso: u8,
     pub promiscuous: u8,
     pub interrupts: u8,
+    /// As many as the port has, up to this number.
+    pub queues: u16,
+    pub symmetric: u8,
+    pub strip_tags: u8,
 }
 
 /// `struct shim_piece`.
@@ -113,14 +135,28 @@ unsafe extern "C" {
     fn shim_ports(out: *mut PortInfo, max: c_int) -> c_int;
     fn shim_start(port: u16, setup: *const PortSetup, out: *mut PortInfo) -> c_int;
     fn shim_is_up(port: u16) -> c_int;
-    fn shim_receive(port: u16, out: *mut RawFrame, max: c_int) -> c_int;
+    fn shim_threads() -> c_int;
+    fn shim_rss(port: u16, out: *mut RawRss) -> c_int;
+    fn shim_launch(
+        run: unsafe extern "C" fn(*mut c_void) -> c_int,
+        arguments: *mut *mut c_void,
+        count: c_int,
+    ) -> c_int;
+    fn shim_join();
+    fn shim_receive(port: u16, queue: u16, out: *mut RawFrame, max: c_int) -> c_int;
     fn shim_copy(frame: *const RawFrame, into: *mut c_void, len: u32) -> u32;
     fn shim_free(frames: *mut RawFrame, count: c_int);
-    fn shim_send(port: u16, pieces: *const Piece, count: c_int, offload: *const Offload) -> c_int;
-    fn shim_flush(port: u16) -> c_int;
-    fn shim_give_up() -> c_int;
-    fn shim_interrupt_fd(port: u16) -> c_int;
-    fn shim_arm(port: u16, on: c_int) -> c_int;
+    fn shim_send(
+        port: u16,
+        queue: u16,
+        pieces: *const Piece,
+        count: c_int,
+        offload: *const Offload,
+    ) -> c_int;
+    fn shim_flush(port: u16, queue: u16) -> c_int;
+    fn shim_give_up(queue: u16) -> c_int;
+    fn shim_interrupt_fd(port: u16, queue: u16) -> c_int;
+    fn shim_arm(port: u16, queue: u16, on: c_int) -> c_int;
     fn shim_missed(port: u16) -> u64;
     fn shim_stop(port: u16);
 }
@@ -169,6 +205,12 @@ impl Eal {
         Ok(Eal(()))
     }
 
+    /// Returns how many threads DPDK has, this one among them.
+    pub fn threads(&self) -> usize {
+        // SAFETY: it is initialised.
+        usize::try_from(unsafe { shim_threads() }).unwrap_or(1)
+    }
+
     pub fn ports(&self) -> Vec<PortInfo> {
         let mut ports = vec![PortInfo::EMPTY; PORTS_MAX];
         // SAFETY: there is room for so many.
@@ -185,14 +227,37 @@ impl Eal {
         let mut info = PortInfo::EMPTY;
         // SAFETY: both are of the layout that the header has.
         checked(unsafe { shim_start(number, setup, &raw mut info) })?;
-        Ok((Port { number, _eal: self }, info))
+        let port = Port {
+            number,
+            queues: info.queues,
+            _eal: self,
+        };
+        Ok((port, info))
     }
 }
 
-/// The port that runs. One thread has it.
+/// The port that runs.
 pub struct Port {
     number: u16,
+    /// Those that were not taken yet.
+    queues: u16,
     _eal: Eal,
+}
+
+/// One queue of it in each direction. One thread has it.
+pub struct Queue {
+    port: u16,
+    number: u16,
+}
+
+/// The work of one of DPDK's threads.
+pub type Work = Box<dyn FnOnce() + Send>;
+
+unsafe extern "C" fn run(argument: *mut c_void) -> c_int {
+    // SAFETY: the box that `Port::launch` has given away, once for each thread.
+    let work = unsafe { Box::from_raw(argument.cast::<Work>()) };
+    work();
+    0
 }
 
 /// Frames that were received, given back when this is dropped.
@@ -258,12 +323,13 @@ pub enum Sent {
     Refused,
 }
 
-impl Port {
+impl Queue {
     #[inline]
     pub fn receive(&mut self) -> Burst {
         let mut frames = [RawFrame::EMPTY; BURST];
-        // SAFETY: there is room for so many.
-        let count = unsafe { shim_receive(self.number, frames.as_mut_ptr(), BURST as c_int) };
+        let most = BURST as c_int;
+        // SAFETY: there is room for so many; this thread alone works at the queue.
+        let count = unsafe { shim_receive(self.port, self.number, frames.as_mut_ptr(), most) };
         Burst {
             frames,
             count: usize::try_from(count).unwrap_or(0),
@@ -273,10 +339,10 @@ impl Port {
     /// Copies a frame for the next flush.
     #[inline]
     pub fn send(&mut self, pieces: &[Piece], offload: &Offload) -> Sent {
-        let count = pieces.len() as c_int;
+        let (first, count) = (pieces.as_ptr(), pieces.len() as c_int);
         // SAFETY: that many pieces, each of mapped bytes; bytes that others change meanwhile are
         // copied before they are read.
-        match unsafe { shim_send(self.number, pieces.as_ptr(), count, offload) } {
+        match unsafe { shim_send(self.port, self.number, first, count, offload) } {
             1.. => Sent::Taken,
             0 => Sent::NoRoom,
             _ => Sent::Refused,
@@ -287,24 +353,23 @@ impl Port {
     #[inline]
     pub fn flush(&mut self) -> usize {
         // SAFETY: the port runs.
-        usize::try_from(unsafe { shim_flush(self.number) }).unwrap_or(0)
+        usize::try_from(unsafe { shim_flush(self.port, self.number) }).unwrap_or(0)
     }
 
     /// Drops waiting frames.
     pub fn give_up(&mut self) {
         // SAFETY: the port runs.
-        unsafe { shim_give_up() };
+        unsafe { shim_give_up(self.number) };
     }
 
-    pub fn is_up(&self) -> bool {
-        // SAFETY: the port runs.
-        unsafe { shim_is_up(self.number) != 0 }
+    pub fn number(&self) -> u16 {
+        self.number
     }
 
     /// Readable when frames come while interrupts are on.
     pub fn interrupt_fd(&self) -> Option<BorrowedFd<'static>> {
         // SAFETY: the port runs.
-        let fd: RawFd = unsafe { shim_interrupt_fd(self.number) };
+        let fd: RawFd = unsafe { shim_interrupt_fd(self.port, self.number) };
         // SAFETY: DPDK's, which stays open while the port runs, that is until the process ends.
         (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
     }
@@ -312,12 +377,60 @@ impl Port {
     /// Turns interrupts on or off. Returns whether that was possible.
     pub fn arm(&mut self, is_on: bool) -> bool {
         // SAFETY: the port runs.
-        unsafe { shim_arm(self.number, c_int::from(is_on)) == 0 }
+        unsafe { shim_arm(self.port, self.number, c_int::from(is_on)) == 0 }
     }
 
+    /// Returns how many frames the whole port has lost for want of room.
     pub fn missed(&self) -> u64 {
         // SAFETY: the port runs.
-        unsafe { shim_missed(self.number) }
+        unsafe { shim_missed(self.port) }
+    }
+}
+
+impl Port {
+    /// Returns the queues; a second call has none left.
+    pub fn take_queues(&mut self) -> Vec<Queue> {
+        let port = self.number;
+        let queue = |number| Queue { port, number };
+        (0..std::mem::take(&mut self.queues)).map(queue).collect()
+    }
+
+    /// Has each work done by a thread of DPDK's, of which there are as many beside this one.
+    ///
+    /// # Errors
+    /// DPDK's reason, in few words.
+    pub fn launch(&self, works: Vec<Work>) -> Result<(), String> {
+        let boxes = works.into_iter().map(|work| Box::into_raw(Box::new(work)));
+        let mut arguments: Vec<*mut c_void> = boxes.map(<*mut Work>::cast).collect();
+        let count = arguments.len() as c_int;
+        // SAFETY: so many boxes, each of which goes to one thread.
+        checked(unsafe { shim_launch(run, arguments.as_mut_ptr(), count) }).map(drop)
+    }
+
+    /// Waits until the threads have done their work.
+    pub fn join(&self) {
+        // SAFETY: it takes no argument.
+        unsafe { shim_join() };
+    }
+
+    /// Returns the key and the indirection table of the port's hash, if it tells them.
+    pub fn rss(&self) -> Option<(Vec<u8>, Vec<u16>)> {
+        let mut rss = RawRss {
+            key_len: 0,
+            table_len: 0,
+            key: [0; KEY_MAX],
+            table: [0; TABLE_MAX],
+        };
+        // SAFETY: of the layout that the header has.
+        checked(unsafe { shim_rss(self.number, &raw mut rss) }).ok()?;
+        let key = rss.key.get(..usize::from(rss.key_len))?;
+        let table = rss.table.get(..usize::from(rss.table_len))?;
+        Some((key.to_vec(), table.to_vec()))
+    }
+
+    pub fn is_up(&self) -> bool {
+        // SAFETY: the port runs.
+        unsafe { shim_is_up(self.number) != 0 }
     }
 
     /// Stops the port and leaves nothing of DPDK's behind.

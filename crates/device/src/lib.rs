@@ -43,6 +43,7 @@ pub mod port;
 mod position;
 mod replay;
 mod responder;
+mod rss;
 mod slots;
 mod steering;
 pub mod swap;

@@ -3,12 +3,13 @@
 use super::fields;
 use super::file::NoteKind;
 use super::import::FileImport;
-use super::reader::Entry;
 use crate::error::ConfigError;
 use crate::table::OPTION;
 
 /// Devices of each kind at most.
 const DEVICES_MAX: u32 = 32;
+/// Queues of a port in each direction at most.
+const QUEUES_MAX: usize = slipstack_device::dpdk::QUEUES_MAX as usize;
 
 /// Returns whether the file needs DPDK: it has devices that the kernel knows nothing of.
 pub(crate) fn is_needed(import: &FileImport<'_>) -> Result<bool, ConfigError> {
@@ -27,8 +28,8 @@ pub(crate) fn device(import: &mut FileImport<'_>, port: u32) -> Result<(), Confi
     if is_numbered {
         words.push(format!("--port={port}"));
     }
+    words.extend(queues(import));
     words.extend(settings(import)?);
-    note_ineffective(import);
     let line = ["nb_vdev", "nb_bond", "allow", "pci_whitelist", "port_list"]
         .iter()
         .map(|key| import.line("dpdk", key))
@@ -196,6 +197,12 @@ fn settings(import: &FileImport<'_>) -> Result<Vec<String>, ConfigError> {
     if has("tx_csum_offoad_skip", false)? {
         words.push("--no-checksum".to_owned());
     }
+    if has("symmetric_rss", false)? {
+        words.push("--symmetric-rss".to_owned());
+    }
+    if has("vlan_strip", false)? {
+        words.push("--vlan-strip".to_owned());
+    }
     let sleep = |text: &str| fields::number(text, 0, 1_000_000);
     if let Some(us) = import
         .parsed("dpdk", "idle_sleep", sleep)?
@@ -206,14 +213,15 @@ fn settings(import: &FileImport<'_>) -> Result<Vec<String>, ConfigError> {
     Ok(words)
 }
 
-/// Notes the keys whose effect differs from F-Stack's.
-fn note_ineffective(import: &mut FileImport<'_>) {
-    let queues: Vec<Entry> = (0..DEVICES_MAX)
-        .filter_map(|number| import.entry(&format!("vdev{number}"), "queues").cloned())
-        .filter(|entry| entry.value != "1")
-        .collect();
-    for entry in queues {
-        let sentence = "one queue in each direction is used, and all engines share it";
+/// As many queues as F-Stack would have processes, each with its own.
+fn queues(import: &mut FileImport<'_>) -> Option<String> {
+    let processes = import.out.processes();
+    if processes > QUEUES_MAX
+        && let Some(entry) = import.entry("dpdk", "lcore_mask").cloned()
+    {
+        let sentence = format!("a port has at most {QUEUES_MAX} queues, which engines share");
         import.note(&entry, NoteKind::Differs, sentence);
     }
+    let queues = processes.min(QUEUES_MAX);
+    (queues > 1).then(|| format!("--queues={queues}"))
 }

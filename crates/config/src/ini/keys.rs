@@ -59,7 +59,7 @@ const DPDK: &[(&str, Use)] = &[
     ("tx_csum_offoad_skip", Read),
     (
         "vlan_strip",
-        Moot("tagged and stripped frames are both understood"),
+        Dpdk("tagged and stripped frames are both understood"),
     ),
     ("vlan_filter", Read),
     (
@@ -72,7 +72,7 @@ const DPDK: &[(&str, Use)] = &[
     ),
     (
         "symmetric_rss",
-        Moot("answers are steered to their engine by port"),
+        Dpdk("answers are steered to their engine by port"),
     ),
     ("log_level", Read),
     ("fstack_log_level", Read),

@@ -377,7 +377,7 @@ fn a_container_without_a_card_joins_a_switch_by_vhost_user() {
     assert_eq!(
         device_of(&file),
         "dpdk:-m 128 --no-huge --no-pci --vdev=virtio_user0,path=/run/vhost0,queues=1,\
-         queue_size=256,mac=02:00:00:00:00:01,cq=0 -- --port=0 --promiscuous --no-tso"
+         queue_size=256,mac=02:00:00:00:00:01,cq=0 -- --port=0 --queues=4 --promiscuous --no-tso"
     );
     let found = settings(&text, 0);
     assert_eq!(found.interface.as_deref(), Some("f-stack-0"));
@@ -389,14 +389,14 @@ fn with_dpdk_chosen_its_keys_are_arguments_and_without_it_each_is_noted() {
     let text = format!(
         "{BASE}[dpdk]\nallow=0000:02:00.0,mprq_en=1,rxqs_min_mprq=2,0000:03:00.0\nchannel=4\n\
          base_virtaddr=0x7f0000000000\nfile_prefix=a\npromiscuous=0\ntso=1\n\
-         tx_csum_offoad_skip=1\nidle_sleep=20\nlog_level=7\n"
+         tx_csum_offoad_skip=1\nidle_sleep=20\nlog_level=7\nsymmetric_rss=1\nvlan_strip=1\n"
     );
     let file = parse_for_dpdk(&text).unwrap();
     assert_eq!(
         device_of(&file),
         "dpdk:-n 4 --base-virtaddr=0x7f0000000000 --file-prefix=container-a --log-level=7 \
-         -a 0000:02:00.0,mprq_en=1,rxqs_min_mprq=2 -a 0000:03:00.0 -- --port=0 --no-checksum \
-         --sleep-us=20"
+         -a 0000:02:00.0,mprq_en=1,rxqs_min_mprq=2 -a 0000:03:00.0 -- --port=0 --queues=4 \
+         --no-checksum --symmetric-rss --vlan-strip --sleep-us=20"
     );
     assert_eq!(file.notes, []);
     let without = text.replace(
@@ -404,7 +404,7 @@ fn with_dpdk_chosen_its_keys_are_arguments_and_without_it_each_is_noted() {
         "02:00.1",
     );
     let file = parse(&without).unwrap();
-    assert_eq!((device_of(&file), file.notes.len()), ("", 4));
+    assert_eq!((device_of(&file), file.notes.len()), ("", 6));
     let own = |text: &str| {
         let it = settings(text, 0);
         (
@@ -424,6 +424,12 @@ fn with_dpdk_chosen_its_keys_are_arguments_and_without_it_each_is_noted() {
         error.contains("line 3: [dpdk] port_list names several"),
         "{error}"
     );
+    let many = text.replace("lcore_mask=f00", "lcore_mask=3ffff");
+    let file = parse_for_dpdk(&many).unwrap();
+    assert!(device_of(&file).contains(" --queues=16 "), "{file:?}");
+    assert!(file.notes[0].sentence.contains("at most 16 queues"));
+    let one = text.replace("lcore_mask=f00", "lcore_mask=100");
+    assert!(!device_of(&parse_for_dpdk(&one).unwrap()).contains("--queues"));
     let wrong = text.replace("allow=0000:02:00.0,", "allow=");
     assert!(
         parse_for_dpdk(&wrong)
@@ -442,7 +448,7 @@ fn bonds_are_dpdks_or_the_kernels() {
     assert_eq!(
         device_of(&parse_for_dpdk(&text).unwrap()),
         "dpdk:--vdev=net_bonding0,mode=4,slave=0000:0a:00.0,slave=0000:0a:00.1,xmit_policy=l34,\
-         up_delay=10 -- --promiscuous --no-tso"
+         up_delay=10 -- --queues=4 --promiscuous --no-tso"
     );
     let notes = parse(&text).unwrap().notes;
     assert!(notes.iter().any(|note| note.key == "[dpdk] nb_bond"));
@@ -469,7 +475,7 @@ fn a_device_without_arguments_has_those_of_the_file() {
     set(&mut layers, "dpdk");
     assert_eq!(
         layers.text("device"),
-        Some("dpdk:-- --port=0 --promiscuous --no-tso")
+        Some("dpdk:-- --port=0 --queues=4 --promiscuous --no-tso")
     );
     set(&mut layers, "dpdk:--no-pci");
     assert_eq!(layers.text("device"), Some("dpdk:--no-pci"));

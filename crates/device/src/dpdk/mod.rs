@@ -23,15 +23,19 @@ use crate::device::Device;
 use crate::error::DeviceError;
 use crate::parts::{LinkProperties, SlotParts, TSO_MAX, own_value};
 use crate::position::RingPosition;
+use crate::rss::RssParams;
 use crate::steering::Steering;
 use process::{Port, system};
 use slot::{DpdkSlot, SlotSetup};
 use watch::Watch;
 
 pub use crate::partial::is_partial;
-pub use options::Options;
+pub use options::{Options, QUEUES_MAX};
 pub use rings::{CELLS, DATA_MAX, FRAME_MAX, Malformed, Reader, Rings, Tag, Waiting, Way, Writer};
-pub use setup::{Answer, Order, PortDescription, Setup};
+pub use setup::{Answer, Order, PortDescription, PortRss, Setup, queue_of};
+
+/// Slots of a device: the message that starts its process carries two descriptors of each.
+const SLOTS_MAX: u16 = 64;
 
 /// The row of the table.
 pub(crate) struct Dpdk;
@@ -41,6 +45,7 @@ pub(crate) struct Dpdk;
 struct DpdkParams {
     /// The keeper's slot alone has them.
     options: Option<Options>,
+    rss: Option<RssParams>,
 }
 
 impl Backend for Dpdk {
@@ -65,7 +70,14 @@ impl Backend for Dpdk {
         steering: &Steering,
     ) -> Result<Opened, DeviceError> {
         let options = Options::parse(description.argument)?;
-        let port = Port::new(steering.read_only_fds()?, description.slots).map_err(system)?;
+        if description.slots > SLOTS_MAX {
+            return Err(DeviceError::Unsuitable(format!(
+                "a DPDK port has at most {} engines: give --slots a smaller number",
+                SLOTS_MAX - 1
+            )));
+        }
+        let port = Port::new(steering.read_only_fds()?, description.slots, options.queues);
+        let port = port.map_err(system)?;
         let order = Order { options, mac: None };
         let told = match port.start(&order)?.wait() {
             Answer::Ready(told) => told,
@@ -82,11 +94,11 @@ impl Backend for Dpdk {
                 udp_segmentation: false,
                 vlan: 0,
             },
-            slots: make_slots(&port, order.options).map_err(system)?,
+            slots: make_slots(&port, order.options, &told).map_err(system)?,
             held: Vec::new(),
             needs_ingress_drop: false,
+            delivery: delivery(&told),
             mode: Some(told.mode),
-            delivery: None,
         })
     }
 
@@ -115,7 +127,8 @@ impl Backend for Dpdk {
                     options,
                     mac: Some(link.mac),
                 };
-                let port = Port::from_fds(fds.collect()).map_err(system)?;
+                let queues = order.options.queues;
+                let port = Port::from_fds(fds.collect(), queues).map_err(system)?;
                 Some(Watch::new(port, order, bell.as_fd()).map_err(system)?)
             }
         };
@@ -126,9 +139,26 @@ impl Backend for Dpdk {
             port_bell,
             life,
             watch,
+            map: params.rss.as_ref().and_then(RssParams::map),
         });
         Ok(Box::new(slot.map_err(system)?))
     }
+}
+
+/// Says how flows come to the queues, if there are several.
+fn delivery(told: &PortDescription) -> Option<String> {
+    let queues = told.queues;
+    (queues > 1).then(|| match &told.rss {
+        Some(rss) => format!(
+            "{queues}, each with a thread; connections take ports that the port's RSS (Toeplitz, \
+             {} entries) puts into their engine's queue, as long as answers come there",
+            rss.table.len()
+        ),
+        None => format!(
+            "{queues}, each with a thread; the port does not say which flows come to which, so \
+             connections take any port"
+        ),
+    })
 }
 
 type Slot = (Vec<OwnedFd>, serde_json::Value);
@@ -138,14 +168,22 @@ const BELL_AT: usize = 1;
 
 /// Descriptors of a slot: its memory, its bell, the port's bell, the pipe that keeps the process;
 /// for slot 0 then everything that another process can be started with.
-fn make_slots(port: &Port, options: Options) -> std::io::Result<Vec<Slot>> {
+fn make_slots(port: &Port, options: Options, told: &PortDescription) -> std::io::Result<Vec<Slot>> {
+    let wanted = options.queues;
     let mut options = Some(options);
     let mut slots = Vec::new();
-    for (rings, bell) in &port.slots {
+    for ((rings, bell), slot) in port.slots.iter().zip(0u16..) {
+        let port_bell = queue_of(slot, wanted);
+        let rss = told.rss.clone().filter(|_| slot > 0);
+        let rss = rss.map(|PortRss { key, table }| RssParams {
+            key,
+            table,
+            queue: port_bell % told.queues.max(1),
+        });
         let common = [
             rings.fd(),
             bell.as_fd(),
-            port.bell.as_fd(),
+            port.bells[usize::from(port_bell)].as_fd(),
             port.life.as_fd(),
         ];
         let options = options.take();
@@ -155,7 +193,7 @@ fn make_slots(port: &Port, options: Options) -> std::io::Result<Vec<Slot>> {
         };
         let fds = common.iter().chain(&all).map(|fd| fd.try_clone_to_owned());
         let fds = fds.collect::<std::io::Result<_>>()?;
-        slots.push((fds, own_value(&DpdkParams { options })));
+        slots.push((fds, own_value(&DpdkParams { options, rss })));
     }
     Ok(slots)
 }

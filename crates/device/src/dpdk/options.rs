@@ -11,6 +11,8 @@ const SLEEP_US_MAX: u32 = 1_000_000;
 const MTU_RANGE: std::ops::RangeInclusive<u16> = 1280..=65_000;
 /// Descriptors that packet sockets, memif and most cards take.
 const DESCRIPTORS: u16 = 1024;
+/// Queues in each direction at most: slots ring a bell of each.
+pub const QUEUES_MAX: u16 = 16;
 
 /// A port and how it is used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +30,12 @@ pub struct Options {
     pub mtu: Option<u16>,
     /// Descriptors of each queue, as far as the port takes them.
     pub descriptors: u16,
+    /// Queues in each direction, as far as the port has them; each has a thread.
+    pub queues: u16,
+    /// Both directions of a flow come to one queue.
+    pub is_symmetric: bool,
+    /// The port takes tags out of received frames, if it can.
+    pub has_tag_stripping: bool,
 }
 
 impl Options {
@@ -57,6 +65,9 @@ impl Options {
             is_promiscuous: false,
             mtu: None,
             descriptors: DESCRIPTORS,
+            queues: 1,
+            is_symmetric: false,
+            has_tag_stripping: false,
         };
         for word in words {
             options.set(word)?;
@@ -78,6 +89,9 @@ impl Options {
             ("--descriptors", Some(text)) => {
                 self.descriptors = number(name, text, 64..=8192)?;
             }
+            ("--queues", Some(text)) => self.queues = number(name, text, 1..=QUEUES_MAX)?,
+            ("--symmetric-rss", None) => self.is_symmetric = true,
+            ("--vlan-strip", None) => self.has_tag_stripping = true,
             ("--no-checksum", None) => self.has_checksum = false,
             ("--no-tso", None) => self.has_tso = false,
             ("--promiscuous", None) => self.is_promiscuous = true,
@@ -94,6 +108,13 @@ impl Options {
 }
 
 fn check_eal(words: &[String]) -> Result<(), DeviceError> {
+    // DPDK takes any text, and reads it as 0.
+    for pair in words
+        .windows(2)
+        .filter(|pair| pair[0] == "-m" || pair[0] == "-n")
+    {
+        number(&pair[0], &pair[1], 1..=u32::MAX)?;
+    }
     let is_second = |pair: &[String]| pair[0] == "--proc-type" && pair[1] != "primary";
     let is_named = |word: &String| {
         let kind = word.strip_prefix("--proc-type=");
@@ -125,7 +146,8 @@ fn number<T: TryFrom<u32> + Copy + std::fmt::Display + PartialOrd>(
 fn unknown(word: &str) -> DeviceError {
     DeviceError::Unsuitable(format!(
         "\"{word}\" is no option of a DPDK device; behind \"--\" there are --port=NAME, \
-         --sleep-us=N, --no-checksum, --no-tso, --promiscuous, --mtu=N and --descriptors=N"
+         --queues=N, --sleep-us=N, --no-checksum, --no-tso, --promiscuous, --symmetric-rss, \
+         --vlan-strip, --mtu=N and --descriptors=N"
     ))
 }
 
@@ -151,6 +173,8 @@ mod tests {
             (None, "needs the arguments"),
             (Some("--no-huge -- --sleep-us=x"), "from 0 to 1000000"),
             (Some("--no-huge -- --mtu=9"), "from 1280"),
+            (Some("--no-huge -- --queues=17"), "from 1 to 16"),
+            (Some("--no-huge -m lots"), "-m of a DPDK device is a number"),
             (Some("--no-huge -- --fast"), "no option of a DPDK device"),
             (Some("--proc-type=secondary"), "always a primary"),
             (Some("--proc-type secondary"), "always a primary"),

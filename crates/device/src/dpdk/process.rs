@@ -34,7 +34,8 @@ pub(super) struct Port {
     pub life: OwnedFd,
     /// Hangs up when the process has ended.
     pub alive: OwnedFd,
-    pub bell: Doorbell,
+    /// Each wakes the thread of a queue.
+    pub bells: Vec<Doorbell>,
     pub slots: Vec<(Rings, Doorbell)>,
 }
 
@@ -47,7 +48,7 @@ pub(super) struct Starting {
 }
 
 impl Port {
-    pub(super) fn new(tables: [OwnedFd; 2], slots: u16) -> io::Result<Port> {
+    pub(super) fn new(tables: [OwnedFd; 2], slots: u16, queues: u16) -> io::Result<Port> {
         let (_, life) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let (alive, _) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let slot = |_| Ok((Rings::create()?, Doorbell::new()?));
@@ -55,7 +56,9 @@ impl Port {
             tables,
             life,
             alive,
-            bell: Doorbell::new()?,
+            bells: (0..queues)
+                .map(|_| Doorbell::new())
+                .collect::<io::Result<_>>()?,
             slots: (0..slots).map(slot).collect::<io::Result<_>>()?,
         })
     }
@@ -63,20 +66,23 @@ impl Port {
     /// In the order in which slot 0 takes them.
     pub(super) fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let own = [self.tables[0].as_fd(), self.tables[1].as_fd()];
-        let pipes = [self.life.as_fd(), self.alive.as_fd(), self.bell.as_fd()];
+        let pipes = [self.life.as_fd(), self.alive.as_fd()];
+        let bells = self.bells.iter().map(Doorbell::as_fd);
         let slots = self.slots.iter();
         let slots = slots.flat_map(|(rings, bell)| [rings.fd(), bell.as_fd()]);
-        own.into_iter().chain(pipes).chain(slots).collect()
+        let own = own.into_iter().chain(pipes);
+        own.chain(bells).chain(slots).collect()
     }
 
-    /// Restores a port from [`Port::fds`].
-    pub(super) fn from_fds(fds: Vec<OwnedFd>) -> io::Result<Port> {
+    /// Restores a port with so many queues from [`Port::fds`].
+    pub(super) fn from_fds(fds: Vec<OwnedFd>, queues: u16) -> io::Result<Port> {
         let few = || io::Error::from(io::ErrorKind::InvalidData);
         let mut fds = fds.into_iter();
         let mut next = || fds.next().ok_or_else(few);
         let tables = [next()?, next()?];
         let (life, alive) = (next()?, next()?);
-        let bell = Doorbell::from_fd(next()?);
+        let bell = |_| next().map(Doorbell::from_fd);
+        let bells = (0..queues).map(bell).collect::<io::Result<_>>()?;
         let mut slots = Vec::new();
         while let (Some(rings), Some(bell)) = (fds.next(), fds.next()) {
             slots.push((Rings::open(rings)?, Doorbell::from_fd(bell)));
@@ -85,7 +91,7 @@ impl Port {
             tables,
             life,
             alive,
-            bell,
+            bells,
             slots,
         })
     }
@@ -164,8 +170,13 @@ impl Starting {
         let answer = serde_json::from_slice(&bytes[..len]).ok();
         Some(match answer {
             Some(Answer::Ready(told)) => Answer::Ready(told),
-            Some(Answer::Failed(sentence)) => Answer::Failed(self.explain(&sentence)),
-            None => Answer::Failed(self.explain("the process with DPDK ended at its start")),
+            Some(Answer::Failed(sentence)) => {
+                Answer::Failed(reason::sentence(&sentence, &self.words()))
+            }
+            None => {
+                let ended = "the process with DPDK ended at its start";
+                Answer::Failed(reason::last_words(ended, &self.words()))
+            }
         })
     }
 
@@ -187,10 +198,11 @@ impl Starting {
         })
     }
 
-    fn explain(&self, sentence: &str) -> String {
+    /// Its standard error so far.
+    fn words(&self) -> String {
         let mut bytes = vec![0; WORDS_MAX];
         let len = rustix::io::pread(&self.words, &mut bytes, 0).unwrap_or(0);
-        reason::sentence(sentence, &String::from_utf8_lossy(&bytes[..len]))
+        String::from_utf8_lossy(&bytes[..len]).into_owned()
     }
 }
 
@@ -219,7 +231,7 @@ mod tests {
 
     fn port() -> Port {
         let null = || rustix::fs::open("/dev/null", OFlags::RDONLY, Mode::empty()).unwrap();
-        Port::new([null(), null()], 2).unwrap()
+        Port::new([null(), null()], 2, 3).unwrap()
     }
 
     #[test]
@@ -239,8 +251,8 @@ mod tests {
         let end = reopened(&port.life, OFlags::RDONLY).unwrap();
         let copies = port.fds().into_iter();
         let copies = copies.map(|fd| fd.try_clone_to_owned().unwrap()).collect();
-        let copy = Port::from_fds(copies).unwrap();
-        assert_eq!(copy.slots.len(), 2);
+        let copy = Port::from_fds(copies, 3).unwrap();
+        assert_eq!((copy.slots.len(), copy.bells.len()), (2, 3));
         let mut byte = [0];
         drop(port);
         let waits = rustix::io::read(&end, &mut byte);

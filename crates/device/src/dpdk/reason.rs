@@ -32,21 +32,45 @@ const EMPTY: &[&str] = &[
     "No probed ethernet devices",
     "mp action callback",
     "command line' arguments",
+    "Selected IOVA mode",
+    "Detected CPU lcores",
+    "Detected NUMA nodes",
+    "Detected static linkage",
+    "Detected shared linkage",
+    "Static memory layout",
+    "Multi-process socket",
+    "VFIO support initialized",
 ];
 const LEN_MAX: usize = 300;
 
 /// Returns the known reason, with the line of DPDK's that explains it, if there is one.
 pub(super) fn sentence(known: &str, words: &str) -> String {
+    explained(known, find_telling(words))
+}
+
+/// Returns the sentence about a process that has ended without one: its last line, if no other one
+/// explains it.
+pub(super) fn last_words(known: &str, words: &str) -> String {
+    let said = |line: &&str| !is_empty(line);
+    let last = || words.lines().map(str::trim).rfind(said);
+    explained(known, find_telling(words).or_else(last))
+}
+
+fn is_empty(line: &str) -> bool {
+    line.is_empty() || EMPTY.iter().any(|part| line.contains(part))
+}
+
+fn find_telling(words: &str) -> Option<&str> {
     let lines = words.lines().map(str::trim);
     let telling = |line: &&str| {
         let lower = line.to_lowercase();
-        let says_why = TELLING.iter().any(|part| lower.contains(part));
-        says_why && !EMPTY.iter().any(|part| line.contains(part))
+        TELLING.iter().any(|part| lower.contains(part))
     };
-    let Some(line) = lines.clone().find(telling).or_else(|| {
-        let mut said = lines.filter(|line| !line.is_empty());
-        said.next_back()
-    }) else {
+    lines.filter(|line| !is_empty(line)).find(telling)
+}
+
+fn explained(known: &str, line: Option<&str>) -> String {
+    let Some(line) = line else {
         return known.to_owned();
     };
     if line.contains("hugepages") {
@@ -87,7 +111,10 @@ mod tests {
             "DPDK does not start (EAL: unable to parse device 'net_x')"
         );
         assert_eq!(sentence("it ended", ""), "it ended");
-        assert_eq!(sentence("it ended", "a\nb\n\n"), "it ended (b)");
+        assert_eq!(last_words("it ended", "a\nb\n\n"), "it ended (b)");
+        assert_eq!(sentence("there are two", "a\nb\n\n"), "there are two");
+        let words = "EAL: Detected CPU lcores: 2\nEAL: Selected IOVA mode 'VA'\n";
+        assert_eq!(last_words("it ended", words), "it ended");
     }
 
     #[test]

@@ -24,6 +24,8 @@ const DATA_AT: usize = 32;
 pub const DATA_MAX: usize = CELL_LEN - DATA_AT;
 /// The frame goes on in the next cell.
 const FLAG_NEXT: u16 = 1;
+/// The frame came by another queue than the slot's.
+const FLAG_AWAY: u16 = 2;
 /// The longest frame: an IP packet of 64 KiB behind an Ethernet header with a tag.
 pub const FRAME_MAX: usize = 65_535 + 18;
 
@@ -76,6 +78,8 @@ pub struct Malformed;
 pub struct Tag {
     /// 802.1Q VLAN whose tag is not in the bytes; sent frames have its priority in it; 0 = none.
     pub vlan: u16,
+    /// It came by another queue than that by which the slot sends.
+    pub is_away: bool,
     /// The offloads, as virtio has them.
     pub virtio: [u8; vnet::TAP_LEN],
 }
@@ -249,7 +253,9 @@ impl Writer {
         let at = self.way.cell_at(index);
         let mut header = [0; DATA_AT];
         header[..2].copy_from_slice(&(len as u16).to_ne_bytes());
-        header[2..4].copy_from_slice(&u16::from(goes_on).to_ne_bytes());
+        let flags = [(goes_on, FLAG_NEXT), (tag.is_away, FLAG_AWAY)];
+        let flags = flags.map(|(is_set, flag)| u16::from(is_set) * flag);
+        header[2..4].copy_from_slice(&(flags[0] | flags[1]).to_ne_bytes());
         header[4..6].copy_from_slice(&tag.vlan.to_ne_bytes());
         header[8..20].copy_from_slice(&tag.virtio);
         let region = &self.rings.0;
@@ -379,11 +385,13 @@ impl Reader {
         self.rings.0.read_into(self.way.cell_at(index), &mut header);
         let [a, b, c, d, e, f, _, _, virtio @ ..] = header;
         let len = usize::from(u16::from_ne_bytes([a, b]));
+        let flags = u16::from_ne_bytes([c, d]);
         let tag = Tag {
             vlan: u16::from_ne_bytes([e, f]),
+            is_away: flags & FLAG_AWAY != 0,
             virtio,
         };
-        (len <= DATA_MAX).then_some((tag, len, u16::from_ne_bytes([c, d]) & FLAG_NEXT != 0))
+        (len <= DATA_MAX).then_some((tag, len, flags & FLAG_NEXT != 0))
     }
 
     /// One of the cells of a frame. Its length is read again, and no longer than a cell.
@@ -438,6 +446,7 @@ mod tests {
         {
             let tag = Tag {
                 vlan: round as u16,
+                is_away: round % 3 == 0,
                 virtio: [round as u8; 12],
             };
             let (a, b) = bytes[..len].split_at(len / 3);

@@ -36,8 +36,25 @@ pub struct PortDescription {
     pub mtu: u16,
     pub has_checksum: bool,
     pub has_tso: bool,
+    /// In each direction.
+    pub queues: u16,
+    /// The port's hash, if it has several queues and tells how they are chosen.
+    pub rss: Option<PortRss>,
     /// For people: port, driver, how it waits.
     pub mode: String,
+}
+
+/// Key and indirection table of a port's hash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortRss {
+    pub key: Vec<u8>,
+    pub table: Vec<u16>,
+}
+
+/// Returns which of so many queues a slot sends by, and its frames should come by. Slot 0 is the
+/// keeper's, which has little to send.
+pub fn queue_of(slot: u16, queues: u16) -> u16 {
+    slot.saturating_sub(1) % queues.max(1)
 }
 
 /// Everything that process has of us.
@@ -49,8 +66,8 @@ pub struct Setup {
     pub life: OwnedFd,
     /// Held while it runs; nothing is written.
     pub alive: OwnedFd,
-    /// Wakes it.
-    pub bell: Doorbell,
+    /// Each wakes the thread of a queue.
+    pub bells: Vec<Doorbell>,
     /// Memory and bell of each slot.
     pub slots: Vec<(Rings, Doorbell)>,
 }
@@ -63,13 +80,15 @@ impl Setup {
     pub fn receive(from: impl AsFd) -> io::Result<Setup> {
         let mut bytes = vec![0; MESSAGE_MAX];
         let (len, fds) = packets::receive(from, &mut bytes)?;
-        let order = serde_json::from_slice(&bytes[..len])?;
+        let order: Order = serde_json::from_slice(&bytes[..len])?;
         let few = || io::Error::from(io::ErrorKind::InvalidData);
         let mut fds = fds.into_iter();
         let mut next = || fds.next().ok_or_else(few);
         let steering = Steering::from_fds([next()?, next()?]).map_err(io::Error::other)?;
         let (life, alive) = (next()?, next()?);
-        let bell = Doorbell::from_fd(next()?);
+        let queues = order.options.queues;
+        let bell = |_| next().map(Doorbell::from_fd);
+        let bells = (0..queues).map(bell).collect::<io::Result<_>>()?;
         let mut slots = Vec::new();
         while let (Some(rings), Some(bell)) = (fds.next(), fds.next()) {
             slots.push((Rings::open(rings)?, Doorbell::from_fd(bell)));
@@ -79,7 +98,7 @@ impl Setup {
             steering,
             life,
             alive,
-            bell,
+            bells,
             slots,
         })
     }

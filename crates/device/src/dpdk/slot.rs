@@ -8,6 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use slipstack_mem::{Doorbell, RawSlice};
 use slipstack_terms::VlanTag;
 use slipstack_wire::TxOffload;
+use slipstack_wire::flow::is_syn_ack;
+use slipstack_wire::rss::QueueMap;
 
 use super::raw;
 use super::rings::{FRAME_MAX, Reader, Rings, Tag, Way, Writer};
@@ -24,12 +26,14 @@ pub(super) struct SlotSetup {
     pub rings: Rings,
     /// Wakes this slot.
     pub bell: Doorbell,
-    /// Wakes the process of the port.
+    /// Wakes the thread of the port's queue by which this slot sends.
     pub port_bell: Doorbell,
     /// Keeps that process.
     pub life: OwnedFd,
     /// Slot 0 alone has it.
     pub watch: Option<Watch>,
+    /// How the port chooses the queue of a flow, if that is known.
+    pub map: Option<QueueMap>,
 }
 
 #[derive(Debug)]
@@ -45,6 +49,7 @@ pub(super) struct DpdkSlot {
     /// For frames of several cells.
     buffer: Vec<u8>,
     counters: DeviceCounters,
+    answers_away: u64,
 }
 
 impl DpdkSlot {
@@ -58,6 +63,7 @@ impl DpdkSlot {
             has_unsent: false,
             buffer: Vec::new(),
             counters: DeviceCounters::default(),
+            answers_away: 0,
             setup,
         })
     }
@@ -84,7 +90,11 @@ impl DpdkSlot {
                 self.counters.rx_frames += 1;
                 self.counters.rx_bytes += frame.len as u64;
                 if frame.cells == 1 {
-                    sink.frame(raw::borrowed(self.reader.cell(&frame, 0)), meta);
+                    let bytes = raw::borrowed(self.reader.cell(&frame, 0));
+                    if frame.tag.is_away {
+                        self.answers_away += u64::from(is_syn_ack(bytes));
+                    }
+                    sink.frame(bytes, meta);
                 } else {
                     self.buffer.resize(FRAME_MAX, 0);
                     let mut len = 0;
@@ -145,6 +155,7 @@ impl Device for DpdkSlot {
             return Ok(());
         }
         let tag = Tag {
+            is_away: false,
             vlan: match offload.link {
                 0 => self.setup.link.vlan,
                 vlan => self.vlans.tag(vlan, header).1,
@@ -163,6 +174,14 @@ impl Device for DpdkSlot {
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += len as u64;
         Ok(())
+    }
+
+    fn queue_map(&self) -> Option<QueueMap> {
+        self.setup.map.clone()
+    }
+
+    fn answers_away(&self) -> u64 {
+        self.answers_away
     }
 
     fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {

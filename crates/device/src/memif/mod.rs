@@ -67,10 +67,10 @@ impl Backend for Memif {
     ) -> Result<Opened, DeviceError> {
         let options = Options::parse(description.argument)?;
         if usize::from(description.slots) > SLOTS_MAX {
-            return Err(DeviceError::OutOfRange {
-                what: "number of slots",
-                value: usize::from(description.slots),
-            });
+            return Err(DeviceError::Unsuitable(format!(
+                "a memif device has at most {} engines: give --slots a smaller number",
+                SLOTS_MAX - 1
+            )));
         }
         let listener = match options.role {
             Role::Server => Some(options.listen()?),

@@ -141,7 +141,7 @@ impl Options {
                 Ok(it) if rustix::fs::FileType::from_raw_mode(it.st_mode).is_socket() => {
                     rustix::fs::unlink(&self.socket)?;
                 }
-                Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+                Ok(_) => return Err(io::Error::other("a file that is no socket has this name")),
                 Err(_) => {}
             }
         }

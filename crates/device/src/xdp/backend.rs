@@ -7,7 +7,6 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, SealFlags};
 use serde::{Deserialize, Serialize};
 use slipstack_terms::XdpMode;
-use slipstack_wire::rss::QueueMap;
 
 use super::raw::Memory;
 use super::socket::{METADATA_LEN, RX_FRAMES, RX_HEADROOM, Socket, SocketParams, TX_FRAMES};
@@ -23,6 +22,7 @@ use crate::ingress::load_program;
 use crate::packet::{PacketSlot, RingParams, open_members, shared_link};
 use crate::parts::{SlotParts, own_value};
 use crate::position::RingPosition;
+use crate::rss::RssParams;
 use crate::steering::{Steering, maps};
 
 /// Ethernet's header with a tag.
@@ -118,21 +118,6 @@ struct XdpParams {
     /// How the card spreads flows over its queues, if the driver tells it.
     #[serde(default)]
     rss: Option<RssParams>,
-}
-
-/// Key and indirection table of RSS, and the slot's own queue.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct RssParams {
-    key: Vec<u8>,
-    table: Vec<u16>,
-    queue: u16,
-}
-
-impl RssParams {
-    fn map(&self) -> Option<QueueMap> {
-        let key = self.key.as_slice().try_into().ok()?;
-        QueueMap::new(key, &self.table, self.queue)
-    }
 }
 
 impl Backend for Xdp {

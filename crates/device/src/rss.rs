@@ -1,0 +1,22 @@
+//! The hash of a port as the parameters of its slots have it.
+
+use serde::{Deserialize, Serialize};
+use slipstack_wire::rss::QueueMap;
+
+/// Key and indirection table of RSS, and the slot's own queue.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct RssParams {
+    pub key: Vec<u8>,
+    pub table: Vec<u16>,
+    pub queue: u16,
+}
+
+impl RssParams {
+    /// Returns `None` if the key is of another length than RSS has, or the table never names the
+    /// queue.
+    pub fn map(&self) -> Option<QueueMap> {
+        // Longer keys are for longer headers: the hash of ours does not read their ends.
+        let key = self.key.first_chunk()?;
+        QueueMap::new(key, &self.table, self.queue)
+    }
+}
