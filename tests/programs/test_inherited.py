@@ -118,6 +118,14 @@ polled 1 b'one' 1
 peeked b'two' 1
 parent b'two'
 empty EAGAIN
+- announced
+before [] []
+taken [] []
+in vain 0
+refused [8] [8]
+error 111 []
+- closed
+nothing [] 1 b'by the kernel' []
 - filtered
 attach None
 filtered timeout

@@ -101,6 +101,62 @@ def polled():
     print("empty", told(sock.recv, 100))
 
 
+def announced():
+    """What a child was told of and another process has received is not announced any more."""
+    sock = used()
+    here, there = socket.socketpair()
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        poll, sets = select.poll(), select.epoll()
+        poll.register(sock, select.POLLIN)
+        sets.register(sock, select.EPOLLIN)
+        print("before", poll.poll(0), sets.poll(0))
+        there.send(b"x")
+        there.recv(1)
+        print("taken", poll.poll(0), sets.poll(0))
+        vain = 0
+        for number in range(100):
+            sock.sendto(b"%d" % number, (PEER, PORT))
+            waits = poll if number % 2 else sets
+            waits.poll(3000 if number % 2 else 3)
+            assert sock.recv(100, socket.MSG_DONTWAIT) == b"%d" % number
+            vain += len(poll.poll(0)) + len(sets.poll(0))
+        print("in vain", vain)
+        sock.connect((PEER, PORT + 1))
+        sock.send(b"x")
+        print("refused", [what for _, what in poll.poll(3000)], [what for _, what in sets.poll(3)])
+        print("error", sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), poll.poll(0))
+        sys.stdout.flush()
+        os._exit(0)
+    here.recv(1)
+    ask(sock, b"for the parent")
+    here.send(b"x")
+    os.waitpid(pid, 0)
+
+
+def closed():
+    """The parent has closed the socket before its child uses it."""
+    sock = used()
+    here, there = socket.socketpair()
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        there.recv(1)
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        print("nothing", poll.poll(0), end=" ")
+        ask(sock, b"by the stack")
+        near = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        near.sendto(b"by the kernel", ("127.0.0.1", sock.getsockname()[1]))
+        print(len(poll.poll(3000)), sock.recv(100), poll.poll(0))
+        sys.stdout.flush()
+        os._exit(0)
+    sock.close()
+    here.send(b"x")
+    os.waitpid(pid, 0)
+
+
 def filtered():
     sock = used()
     nothing = struct.pack("HBBI", 0x06, 0, 0, 0)
@@ -179,6 +235,6 @@ def alone():
 
 
 if __name__ == "__main__":
-    for scenario in (errors, polled, filtered, connected, alone):
+    for scenario in (errors, polled, announced, closed, filtered, connected, alone):
         print(f"- {scenario.__name__}")
         scenario()

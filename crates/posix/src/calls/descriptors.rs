@@ -30,6 +30,7 @@ impl Process {
             self.kqueues.forget_number(fd);
             return Err(Divert::Kernel);
         };
+        self.keep_lent_part(&entry);
         self.let_go(fd, entry);
         // After this another thread may be given the number.
         if let Some(number) = Descriptor::new(fd) {
@@ -208,6 +209,7 @@ impl Process {
         };
         let entry = self.table.find(old);
         let before = self.table.take(new);
+        before.iter().for_each(|it| self.keep_lent_part(it));
         if let Err(error) = to.replace_with(from.as_fd(), flags & libc::O_CLOEXEC != 0) {
             if let Some(before) = before {
                 self.table.put(new, before);

@@ -1,5 +1,6 @@
 //! poll, ppoll, select and pselect.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::epoll::Target;
@@ -39,7 +40,9 @@ impl Process {
         let sorted = self.sort(fds);
         // A wait of ours makes descriptors, which the sandbox of a child that serves a connection
         // of its parent's (seccomp, as sshd's) need not allow.
-        if self.waits_in_kernel() || sorted.are_lent() && self.engines.place.lock().is_none() {
+        let asks = sorted.has_lent_datagrams && !self.lending.keeps_out.load(Ordering::Relaxed);
+        let are_lent = || sorted.are_lent() && self.engines.place.lock().is_none();
+        if self.waits_in_kernel() || !asks && are_lent() {
             return Err(Divert::Kernel);
         }
         for target in sorted.targets() {
@@ -59,7 +62,10 @@ impl Process {
         let mut looks = 0;
         let count = self.wait(&plan, |kernel_look| {
             looks += 1;
-            let count = sorted.look(fds, kernel_look.is_due());
+            let mut count = sorted.look(fds, kernel_look.is_due());
+            if asks && count > 0 {
+                count = sorted.ask_owners(fds, |socket, it| self.readiness_elsewhere(socket, it));
+            }
             if count == 0 && sorted.is_stale() {
                 return Ok(Some(None));
             }

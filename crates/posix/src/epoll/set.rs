@@ -419,18 +419,19 @@ impl Set {
     }
 
     /// The kernel reported a member with this data: its socket, if it is one that lives in both
-    /// worlds. A ONESHOT rests in both.
-    pub(crate) fn on_kernel_event(&self, data: u64) -> Option<Target> {
+    /// worlds, and whether it rests from now on (ONESHOT), in both.
+    pub(crate) fn on_kernel_event(&self, data: u64) -> Option<(Target, bool)> {
         let mut inner = self.inner.lock();
         let Inner { items, both, .. } = &mut *inner;
         let id = both
             .iter()
             .find(|id| items.get(id).is_some_and(|item| item.data == data))?;
         let item = items.get_mut(id)?;
-        if item.events & ONE_SHOT != 0 {
+        let rests = item.events & ONE_SHOT != 0;
+        if rests {
             item.events &= PRIVATE;
         }
-        Some(item.target.clone())
+        Some((item.target.clone(), rests))
     }
 
     pub(crate) fn lives_in_both(&self) -> bool {

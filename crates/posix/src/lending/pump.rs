@@ -152,6 +152,8 @@ pub(crate) struct Pump {
     awaits_room: bool,
     /// The connection is on its way to the child.
     is_paused: bool,
+    /// Notifications of datagrams that have been given.
+    signs: u64,
 }
 
 impl Pump {
@@ -183,6 +185,7 @@ impl Pump {
             peers: readiness,
             awaits_room: false,
             is_paused: false,
+            signs: 0,
         }
     }
 

@@ -23,7 +23,7 @@ use crate::ready::{Awaited, bits};
 use crate::socket::borrowed::child_message::{
     Heard, Message, MessageKind, ReadRequest, answer, give, hear,
 };
-use crate::socket::borrowed::requests::{Reply, Request};
+use crate::socket::borrowed::requests::{Call, Reply, Request};
 use crate::socket::description::{Description, Kind};
 
 /// Connections that have something, taken off the list at once.
@@ -489,11 +489,14 @@ impl Steward {
             }
             _ => (Reply::refused(Errno::ENOTCONN), 0),
         };
+        reply.signs = pumped.map_or(0, |key| self.pumps[&key].answered_signs());
         reply.is_free =
             pumped.is_some() && socket.is_some_and(|socket| self.is_free(child.root, socket));
         let parts = [&reply.bytes()[..], &self.room[..len]];
         give(&child.control, message.token, parts);
-        if let Some(key) = pumped
+        let only_looks = Request::parse(request)
+            .is_some_and(|(it, _)| it.call == Call::Readiness && it.numbers[0] == 0);
+        if let Some(key) = pumped.filter(|_| !only_looks)
             && let Some(pump) = self.pumps.get_mut(&key)
         {
             // The remaining bytes cause another event.

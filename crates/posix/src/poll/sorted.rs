@@ -6,7 +6,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use slipstack_mem::Descriptor;
 
 use crate::epoll::Target;
-use crate::socket::description::{Decided, Description};
+use crate::socket::borrowed::Borrowed;
+use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::kernel_socket::ready_in_kernel;
 
 const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
@@ -22,6 +23,8 @@ pub(crate) struct Sorted {
     /// Indices in the program's array, for each of `kernel`.
     indices: Vec<usize>,
     kernel: Vec<libc::pollfd>,
+    /// Some are datagram sockets of other processes.
+    pub(crate) has_lent_datagrams: bool,
 }
 
 impl Sorted {
@@ -39,6 +42,8 @@ impl Sorted {
             }
         };
         if let Some(target) = target {
+            let is_dgram = |(socket, _): (&Description, _)| socket.kind == Kind::Dgram;
+            self.has_lent_datagrams |= lent(&target).is_some_and(is_dgram);
             self.targets.push(target);
             self.ours.push(index);
         }
@@ -65,7 +70,28 @@ impl Sorted {
 
     /// Whether the bytes of all that are ours come by pairs, of which the kernel knows everything.
     pub(crate) fn are_lent(&self) -> bool {
-        self.targets.iter().all(is_lent)
+        self.targets.iter().all(|target| lent(target).is_some())
+    }
+
+    /// Replaces the kernel's answer about datagram sockets of other processes, whose pairs carry
+    /// notifications, by that of `ask`. Returns the number of entries with any event.
+    pub(crate) fn ask_owners(
+        &self,
+        fds: &mut [libc::pollfd],
+        ask: impl Fn(&Description, &Borrowed) -> Option<u32>,
+    ) -> usize {
+        for (index, target) in self.ours.iter().zip(&self.targets) {
+            let fd = &mut fds[*index];
+            if fd.revents & libc::POLLIN != 0
+                && let Some((socket, it)) = lent(target)
+                && socket.kind == Kind::Dgram
+                && let Some(ready) = ask(socket, it)
+            {
+                let others = fd.revents & libc::POLLOUT;
+                fd.revents = others | ready as i16 & (fd.events & !libc::POLLOUT | ALWAYS);
+            }
+        }
+        fds.iter().filter(|fd| fd.revents != 0).count()
     }
 
     /// Writes the state of each entry; returns the number of entries with any event. The kernel is
@@ -139,10 +165,13 @@ impl Sorted {
     }
 }
 
-/// Whether a connection's bytes come by a pair.
-fn is_lent(target: &Target) -> bool {
+/// The socket of a target whose bytes or notifications come by a pair.
+fn lent(target: &Target) -> Option<(&Description, &Borrowed)> {
     let Target::Socket(socket) = target else {
-        return false;
+        return None;
     };
-    matches!(socket.decided(), Some(Decided::Foreign(it)) if it.is_taken())
+    match socket.decided() {
+        Some(Decided::Foreign(it)) if it.is_taken() => Some((socket, it)),
+        _ => None,
+    }
 }

@@ -14,8 +14,8 @@ use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::subject::Subject;
 use crate::process::wait::Plan;
-use crate::ready::{Ask, Look};
-use crate::socket::description::Decided;
+use crate::ready::{Ask, Look, bits};
+use crate::socket::description::{Decided, Kind};
 use crate::socket::kernel_socket::is_ready;
 
 /// Most stack events of one call: the program's work for them should take less than a millisecond,
@@ -190,17 +190,18 @@ impl Process {
         let mut is_common_ready = false;
         for event in events {
             let data = event.data.u64();
+            let mut events = { event.flags }.bits();
             if lives_in_both {
-                self.on_kernel_event(set, data);
+                events = self.on_kernel_event(set, data, events);
+                if events == 0 {
+                    continue;
+                }
             }
             if data == COMMON_DATA && common.is_some() {
                 is_common_ready = true;
                 continue;
             }
-            out[count] = libc::epoll_event {
-                events: { event.flags }.bits(),
-                u64: data,
-            };
+            out[count] = libc::epoll_event { events, u64: data };
             count += 1;
         }
         if let Some(common) = common.filter(|_| is_common_ready) {
@@ -209,12 +210,25 @@ impl Process {
         count
     }
 
-    fn on_kernel_event(&self, set: &Set, data: u64) {
-        if let Some(Target::Socket(socket)) = set.on_kernel_event(data)
-            && let Some(Decided::Listener(listener)) = socket.decided()
-        {
-            listener.on_kernel_ready();
+    /// Returns what the program is told of `events` of the kernel's part of a member.
+    fn on_kernel_event(&self, set: &Set, data: u64, events: u32) -> u32 {
+        let Some((Target::Socket(socket), rests)) = set.on_kernel_event(data) else {
+            return events;
+        };
+        match socket.decided() {
+            Some(Decided::Listener(listener)) => listener.on_kernel_ready(),
+            // A notification about something that another process may have received since.
+            Some(Decided::Foreign(it))
+                if socket.kind == Kind::Dgram && it.is_taken() && events & bits::IN != 0 =>
+            {
+                let ready = self.readiness_elsewhere(&socket, it);
+                if let Some(ready) = ready.filter(|ready| *ready != 0 || !rests) {
+                    return events & bits::OUT | ready & !bits::OUT;
+                }
+            }
+            _ => {}
         }
+        events
     }
 }
 

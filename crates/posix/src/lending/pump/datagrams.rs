@@ -1,5 +1,7 @@
-//! Notifies a child that a datagram socket has something to receive: the pair carries notifications
-//! of one byte each, and the steward makes the child's calls.
+//! Notifies a child that a datagram socket has something to receive: the pair carries numbered
+//! notifications, and the steward makes the child's calls. The reply to a call that leaves nothing
+//! names the last notification that was given before it: all up to that one are answered, whenever
+//! the child reads them.
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::SendFlags;
@@ -31,10 +33,22 @@ impl Pump {
             return;
         }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let sent = retry_on_intr(|| rustix::net::send(&self.child, &[1], flags));
-        if !matches!(sent, Ok(_) | Err(Errno::AGAIN)) {
-            self.to_child = Way::over();
-            self.to_peer = Way::over();
+        let sign = (self.signs + 1).to_le_bytes();
+        match retry_on_intr(|| rustix::net::send(&self.child, &sign, flags)) {
+            Ok(_) => self.signs += 1,
+            Err(Errno::AGAIN) => {}
+            Err(_) => {
+                self.to_child = Way::over();
+                self.to_peer = Way::over();
+            }
+        }
+    }
+
+    /// Number of the last notification that is of nothing any more; 0 = something is left.
+    pub(in crate::lending) fn answered_signs(&self) -> u64 {
+        match self.has_news() {
+            true => 0,
+            false => self.signs,
         }
     }
 

@@ -4,6 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use slipstack_mem::Descriptor;
 
@@ -14,6 +15,7 @@ use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::socket::borrowed::requests::{CONTROL_MAX, Call, Reply, Request};
 use crate::socket::description::{Description, Kind};
+use crate::socket::kernel_socket::ready_in_kernel;
 
 impl Process {
     /// Makes a call on a socket of this process, which never waits. `data`: bytes to send; received
@@ -52,6 +54,10 @@ impl Process {
             Call::Connect => done(self.connect_for_borrower(fd, name)),
             Call::Shutdown => done(self.shutdown_for_borrower(fd, first)),
             Call::Options => Reply::default(),
+            Call::Readiness => Reply {
+                flags: readiness_of(socket, fd).cast_signed(),
+                ..Reply::default()
+            },
             Call::TakeError => {
                 let mut error = [0; 4];
                 match self.getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, &mut error) {
@@ -84,7 +90,7 @@ impl Process {
                     flags: received.flags,
                     name: received.from.map(|from| from.as_bytes().to_vec()),
                     control: control[..received.control_len].to_vec(),
-                    is_free: false,
+                    ..Reply::default()
                 };
                 let copied = received.len.min(asked);
                 (reply, copied)
@@ -192,6 +198,13 @@ impl Process {
             outcome => outcome,
         }
     }
+}
+
+/// Events of both parts of a datagram socket.
+fn readiness_of(socket: &Description, fd: i32) -> u32 {
+    let number = Descriptor::new(fd).filter(|_| socket.kernel_speaks());
+    let asked = PollFlags::IN | PollFlags::ERR | PollFlags::HUP;
+    socket.readiness() | u32::from(ready_in_kernel(number, asked).bits())
 }
 
 fn number_of(fd: i32) -> Result<Descriptor, Errno> {

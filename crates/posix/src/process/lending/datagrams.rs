@@ -85,9 +85,6 @@ impl Process {
         (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
         flags: i32,
     ) -> Result<Found, Errno> {
-        if let Some(number) = socket.kernel_number().filter(|_| it.is_taken()) {
-            forget_signs(number);
-        }
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
         let asked = asked.min(PAYLOAD_MAX);
         let room = [0; CONTROL_MAX];
@@ -262,11 +259,37 @@ impl Process {
                 false => Err(Errno::ENETDOWN),
             };
         };
+        if request.call == Call::Receive {
+            self.forget_signs(socket, it, reply.signs);
+        }
         if reply.is_free {
             self.bring_datagrams(socket, it);
         }
         refused(&reply)?;
         Ok(Some((reply, data)))
+    }
+
+    /// Returns the events of a socket on whose pair there is a notification, which may be about
+    /// something that another process has received since. `None`: its owner does not say.
+    pub(crate) fn readiness_elsewhere(&self, socket: &Description, it: &Borrowed) -> Option<u32> {
+        let request = Request::new(Call::Readiness, [0, 0]);
+        let (reply, _) = self.ask_owner(it, &request, &[], 0)?;
+        if reply.flags == 0 {
+            self.forget_signs(socket, it, reply.signs);
+        }
+        Some(reply.flags.cast_unsigned()).filter(|_| reply.error == 0)
+    }
+
+    /// Drops notifications up to `last`, which a call has answered.
+    fn forget_signs(&self, socket: &Description, it: &Borrowed, last: u64) {
+        let number = socket.kernel_number().filter(|_| !socket.is_brought());
+        if let Some(number) = number
+            && !forget_signs(number, last)
+        {
+            // Another process that has the pair was faster, so that a later one was dropped too.
+            let again = Request::new(Call::Readiness, [1, 0]);
+            let _ = self.ask_owner(it, &again, &[], 0);
+        }
     }
 
     /// `None`: there is no owner any more, or no way to it.
@@ -319,10 +342,25 @@ fn refused(reply: &Reply) -> Result<(), Errno> {
     }
 }
 
-/// Drops pending notifications, which say nothing about datagrams after the check that follows.
-fn forget_signs(number: Descriptor) {
-    let mut place = [0; 1];
-    let recv = || rustix::net::recv(number.as_fd(), &mut place, RecvFlags::DONTWAIT);
-    let mut recv = recv;
-    while matches!(retry_on_intr(&mut recv), Ok((1.., _))) {}
+/// Drops notifications up to `last`. Returns false if a later one was dropped.
+fn forget_signs(number: Descriptor, last: u64) -> bool {
+    loop {
+        match next_sign(number, RecvFlags::PEEK) {
+            Some(sign) if sign <= last => {}
+            _ => return true,
+        }
+        match next_sign(number, RecvFlags::empty()) {
+            Some(sign) if sign > last => return false,
+            _ => {}
+        }
+    }
+}
+
+fn next_sign(number: Descriptor, flags: RecvFlags) -> Option<u64> {
+    let mut sign = [0; 8];
+    let recv = || rustix::net::recv(number.as_fd(), &mut sign, flags | RecvFlags::DONTWAIT);
+    match retry_on_intr(recv) {
+        Ok((8, _)) => Some(u64::from_le_bytes(sign)),
+        _ => None,
+    }
 }

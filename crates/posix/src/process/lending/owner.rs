@@ -63,6 +63,19 @@ impl Process {
         }
     }
 
+    /// Keeps the kernel's part of a datagram socket whose last number is about to be closed, if
+    /// other processes may use the socket.
+    pub(crate) fn keep_lent_part(&self, entry: &Entry) {
+        if let Entry::Socket(socket) = entry
+            && socket.kind == Kind::Dgram
+            && socket.lent.is_lent()
+            && socket.has_kernel()
+            && socket.cold.lock().numbers.len() == 1
+        {
+            self.steward_number(socket);
+        }
+    }
+
     /// Whether this process has a connection of another one: it is the session of a server, which
     /// starts no workers.
     #[must_use]
@@ -146,7 +159,18 @@ impl Lender for Process {
     }
 
     fn take_back(&self, socket: &Arc<Description>) {
-        if socket.lent.remove() && socket.may_end() && socket.cold.lock().numbers.is_empty() {
+        if !socket.lent.remove() {
+            return;
+        }
+        // Pumps have closed theirs: this one has kept the kernel's part.
+        let numbers = socket.cold.lock().numbers.clone();
+        let mut kept = numbers.into_iter();
+        if socket.kind == Kind::Dgram
+            && let Some(kept) = kept.find(|number| self.lending.is_stewards(*number))
+        {
+            self.close_steward_number(kept);
+        }
+        if socket.may_end() && socket.cold.lock().numbers.is_empty() {
             // SO_LINGER: no thread waits for this end.
             if let Some(Decided::Stream(stream)) = socket.decided() {
                 stream.linger.lock().take_if(|seconds| *seconds > 0);

@@ -25,6 +25,8 @@ pub(crate) enum Call {
     TakeError = 6,
     /// Asks for the options that were set.
     Options = 7,
+    /// Events of poll(2). `numbers[0]` != 0: what is there is notified once more.
+    Readiness = 8,
 }
 
 impl Call {
@@ -37,6 +39,7 @@ impl Call {
             Call::Shutdown,
             Call::TakeError,
             Call::Options,
+            Call::Readiness,
         ];
         all.into_iter().find(|call| *call as u8 == byte)
     }
@@ -106,9 +109,11 @@ pub(crate) struct Reply {
     pub(crate) control: Vec<u8>,
     /// The child may take the socket over.
     pub(crate) is_free: bool,
+    /// Number of the last notification that is of nothing any more; 0 = none.
+    pub(crate) signs: u64,
 }
 
-const REPLY_HEAD: usize = 4 + 4 + 4 + 2 + 2 + 1;
+const REPLY_HEAD: usize = 4 + 4 + 4 + 2 + 2 + 1 + 8;
 /// Longest result without its data.
 pub(crate) const REPLY_MAX: usize = REPLY_HEAD + NAME_MAX + CONTROL_MAX;
 
@@ -137,6 +142,7 @@ impl Reply {
         bytes.extend_from_slice(&(name.len() as u16).to_le_bytes());
         bytes.extend_from_slice(&(self.control.len() as u16).to_le_bytes());
         bytes.push(u8::from(self.is_free));
+        bytes.extend_from_slice(&self.signs.to_le_bytes());
         bytes.extend_from_slice(name);
         bytes.extend_from_slice(&self.control);
         bytes
@@ -156,6 +162,7 @@ impl Reply {
             name: (!name.is_empty()).then(|| name.to_vec()),
             control: control.to_vec(),
             is_free: head[16] != 0,
+            signs: head[17..].try_into().map(u64::from_le_bytes).ok()?,
         };
         Some((reply, data))
     }
@@ -183,6 +190,7 @@ mod tests {
             name: Some(vec![2; 16]),
             control: vec![7; 300],
             is_free: true,
+            signs: u64::MAX - 1,
         };
         let bytes = [&reply.bytes()[..], b"data"].concat();
         assert_eq!(Reply::parse(&bytes), Some((reply, &b"data"[..])));
