@@ -115,3 +115,23 @@ def a_server_of_streams_and_datagrams_runs_in_a_service_managers_sandbox(world):
             datagrams.send(question)
             assert datagrams.recv(100) == question
     assert server.is_running(), server.tail()
+
+
+@test
+def a_server_confines_itself_between_bind_and_its_first_wait(world):
+    program = built(world, "confines_early")
+    for port, how in enumerate(("prctl", "tsync"), 7140):
+        server = world.stack(program, port, how)
+        until(lambda: "listening" in server.output(), 10, f"{how}: it listens\n{server.tail()}")
+        with world.at_peer():
+            datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with datagrams:
+            datagrams.settimeout(10)
+            datagrams.connect((world.address, port))
+            for number in range(3):
+                use(connected(world, port), False)
+                question = b"question %d" % number
+                datagrams.send(question)
+                assert datagrams.recv(100) == question
+        assert server.is_running(), f"{how}: {server.tail()}"
+        server.stop()

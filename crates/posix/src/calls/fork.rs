@@ -239,10 +239,11 @@ impl Process {
         }
         let decided = match old.decided() {
             None => return new,
-            Some(Decided::Listener(listener)) => Decided::Listener(Listener::new(
-                listener.addr,
-                listener.backlog.load(Ordering::Relaxed),
-            )),
+            Some(Decided::Listener(listener)) => {
+                new.set_inherited();
+                let backlog = listener.backlog.load(Ordering::Relaxed);
+                Decided::Listener(Listener::new(listener.addr, backlog))
+            }
             Some(Decided::Dgram(dgram)) if old.has_kernel() || old.is_ceded() => {
                 let fresh = Dgram::new(dgram.side());
                 fresh.apply(&new.cold.lock().options);

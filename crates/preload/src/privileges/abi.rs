@@ -10,6 +10,7 @@ use super::{is_first_thread, is_of_thread};
 use crate::next::{self, CapabilityHeader};
 use crate::process;
 use crate::raw::{self, libc_result, swap_mask, syscall6, thread_id};
+use crate::signals;
 use crate::thread::InCall;
 
 /// A limit of descriptors below this is one of a program that confines itself.
@@ -115,6 +116,7 @@ fn before_confinement() {
     leave(process, Process::prepare_confinement);
     let _in_call = InCall::enter();
     process.before_confinement();
+    signals::never_arm();
 }
 
 /// Called before a limit of a program that confines itself, which often comes first: `is_last` if

@@ -105,8 +105,10 @@ impl Row {
 static TABLE: [Row; SIGNALS_LEN] = [const { Row::new() }; SIGNALS_LEN];
 /// Whether the table counts: set when the process gets its first socket.
 static IS_ON: AtomicBool = AtomicBool::new(false);
-/// Whether signals that end the process are caught.
+/// Whether it is settled if signals that end the process are caught.
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
+/// Whether they are.
+static CATCHES: AtomicBool = AtomicBool::new(false);
 /// Signals that `siginterrupt` made interrupt calls (for `signal`).
 static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
 /// The work before a signal ends the process.
@@ -152,6 +154,7 @@ pub fn arm() {
         if !is_on() || IS_ARMED.swap(true, Relaxed) {
             return;
         }
+        CATCHES.store(true, Relaxed);
         for signal in ENDING {
             let Some(row) = row(signal) else { continue };
             let action = row.load();
@@ -160,6 +163,12 @@ pub fn arm() {
             }
         }
     });
+}
+
+/// Leaves signals that end the process to the kernel if they are not caught yet: a program that
+/// confines itself may not be allowed to change their handlers.
+pub fn never_arm() {
+    IS_ARMED.store(true, Relaxed);
 }
 
 /// Has `run` called before a signal ends the process by its default action.
@@ -185,7 +194,7 @@ fn wanted(signal: c_int, action: Action) -> Wanted {
             mask: action.mask,
         };
     }
-    if action.handler == libc::SIG_DFL && IS_ARMED.load(Relaxed) && ENDING.contains(&signal) {
+    if action.handler == libc::SIG_DFL && CATCHES.load(Relaxed) && ENDING.contains(&signal) {
         let flags = libc::SA_ONSTACK | libc::SA_RESTART;
         return Wanted::Trampoline {
             flags,

@@ -73,6 +73,9 @@ impl Process {
     /// needs that for something else too. Otherwise a fork, [`Process::keep_for_program`] in the
     /// child and [`Process::leave_to_helper`] here must follow.
     pub fn prepare_confinement(&self) -> Option<HelperHandover> {
+        if self.begin_before_confinement() {
+            return None;
+        }
         self.living_attachment()?;
         if self.engines.homes.is_any() || has_other_threads(THREAD_LOOKS) {
             return None;
@@ -84,6 +87,30 @@ impl Process {
             return None;
         }
         self.prepare_leaving(connections, true)
+    }
+
+    /// Puts sockets on the stack that have been bound and not been waited for, and makes what the
+    /// first wait would make: the filter need not allow that. Those of a parent that may wait
+    /// itself are its business. Returns whether the engine stays here for them.
+    fn begin_before_confinement(&self) -> bool {
+        if !self.has_intents.load(Ordering::Acquire) || self.is_session() {
+            return false;
+        }
+        let mut has_begun = false;
+        for (_, entry) in self.table.all() {
+            if let Entry::Socket(socket) = entry
+                && socket.is_intent()
+                && !socket.is_parents()
+            {
+                self.realize(&socket);
+                has_begun |= !socket.is_intent();
+            }
+        }
+        if has_begun {
+            let sleepers = &self.engines.station.sleepers;
+            sleepers.pool.give(sleepers.pool.take());
+        }
+        has_begun
     }
 
     /// As [`Process::prepare_confinement`], before the program is replaced. `None`: it has no
