@@ -91,6 +91,60 @@ def flows_that_are_alike_are_limited_and_logs_too(world):
 
 
 @test(modes=("inprocess",))
+def a_limit_counts_the_flows_of_all_engines(world):
+    limit = 16
+    servers = [world.stack(*world.program("aborted.py"), 8000, "shared") for _ in range(2)]
+    world.wait_port(8000, process=servers[0])
+
+    def both_serve():
+        with world.connect(8000) as client:
+            assert is_echoed(client)
+        return all("end of" in server.output() for server in servers)
+
+    until(both_serve, 20, "each has had a connection")
+    rules(
+        world,
+        f"add 100 allow tcp from any to me 8000 setup in limit src-addr {limit}",
+        "add 110 check-state",
+        "add 200 deny tcp from any to any",
+    )
+
+    def fill(count):
+        """Opens so many connections; another one is refused, whichever engine it reaches."""
+        opened = []
+        while len(opened) < count:
+            if (got := attempt(world, 8000, 3)) is not TimeoutError:
+                assert is_echoed(got)
+                opened.append(got)
+        assert [attempt(world, 8000, 0.2) for _ in range(3)] == [TimeoutError] * 3
+        return opened
+
+    until(lambda: not flows(world), 10, "there are no others")
+    held = fill(limit)
+    servers[0].kill()
+    servers[0].wait(10)
+
+    def is_lost(client):
+        client.settimeout(0.1)
+        try:
+            client.sendall(b"x")
+            return client.recv(1) == b""
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+
+    lost = [client for client in held if is_lost(client)]
+    assert 0 < len(lost) < limit, "each engine had some of them"
+    again = fill(len(lost))
+    assert len(flows(world)) == limit
+    for client in again:
+        client.close()
+    until(lambda: len(flows(world)) == limit - len(lost), 10, "they are over")
+    assert is_echoed(attempt(world, 8000)), "for whoever is next"
+
+
+@test(modes=("inprocess",))
 def answers_to_datagrams_pass_as_part_of_their_flow(world):
     started = world.stack(*world.program("udp_echo.py"), 7000)
     until(lambda: "reached at" in started.errors(), 10, "the stack is up")

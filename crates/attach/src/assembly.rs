@@ -119,12 +119,8 @@ fn assemble_hooked(
         .map_err(Error::io("share the channel"))?;
     link.register_region(raised(fd))?;
     let slot = parts.lease.slot;
-    let bell = parts
-        .inboxes
-        .bells()
-        .get(usize::from(slot))
-        .cloned()
-        .ok_or(Error::Confused)?;
+    let bell = parts.inboxes.bells().get(usize::from(slot));
+    let bell = bell.cloned().ok_or(Error::Confused)?;
     // This process is notified of changes only since it leased the slot.
     let network = match link.ask(&Request::Network, &[])?.0 {
         Reply::Network(network) => Arc::new(*network),
@@ -139,6 +135,7 @@ fn assemble_hooked(
     if let Some(path) = &settings.pcap {
         device = capture(device, path, (settings, &link.welcome().interface, slot))?;
     }
+    let limits = parts.words.limits(slot);
     let queues = Queues::new(parts.words.clone(), parts.inboxes.clone(), slot);
     device = hooked(device, hook, &bell, queues);
     let fabric = Fabric::new(
@@ -161,6 +158,7 @@ fn assemble_hooked(
         neighbours: Some(Box::new(NeighbourView(parts.neighbours))),
     };
     let mut engine = Engine::new(setup, Instant(now_ns()));
+    engine.share_limits(Arc::new(limits));
     engine.begin();
     let held = claim.into_iter().chain(engine.device_fds()).collect();
     Ok(Assembled {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use slipstack_channel::control::net::{FilterReceived, NetworkState};
 use slipstack_device::Device;
 use slipstack_device::swap::Gone;
+use slipstack_stack::filter::SharedLimits;
 use slipstack_stack::{Instant, Tunable};
 
 use crate::engine::Engine;
@@ -27,6 +28,12 @@ impl Engine {
     /// Returns the network of this engine's stack.
     pub fn network(&self) -> &Arc<NetworkState> {
         self.stack.network()
+    }
+
+    /// Counts the flows of rules with `limit` together with other engines. Called before
+    /// [`Engine::begin`].
+    pub fn share_limits(&mut self, shared: Arc<dyn SharedLimits>) {
+        self.stack.share_limits(shared);
     }
 
     /// Before the first frame: the stack was made with it.

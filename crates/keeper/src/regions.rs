@@ -10,6 +10,7 @@ use slipstack_device::{PORTS_MAX, RingPosition};
 use slipstack_mem::{Doorbell, MpscInbox, PAGE, Region};
 
 use crate::leases::ClientId;
+use crate::limits::LimitTable;
 
 /// Most slots of a device, the keeper's own included.
 pub const SLOTS_MAX: u16 = slipstack_device::SLOTS_MAX as u16;
@@ -24,24 +25,28 @@ const _: () = assert!(LINE / size_of::<u32>() >= PORTS_MAX);
 /// Position of the name of a slot's dispatcher queue in its line.
 const QUEUE_NAME: usize = 8;
 
+/// Where the counts of limited flows begin, behind the words of all slots.
+const LIMITS_AT: usize = (SLOTS_MAX as usize * LINE).next_multiple_of(PAGE);
+
 /// Shared words of every slot: where its receive ring stands, and which queue of a family of
-/// programs it is.
+/// programs it is. Behind them is the table of limited flows of all slots.
 #[derive(Clone, Debug)]
 pub struct SlotWords(Region);
 
 impl SlotWords {
-    pub fn create(slots: u16) -> io::Result<SlotWords> {
-        Ok(SlotWords(Region::create(
-            "slipstack-slots",
-            usize::from(slots) * LINE,
-        )?))
+    pub fn create() -> io::Result<SlotWords> {
+        let len = LIMITS_AT + LimitTable::LEN;
+        Ok(SlotWords(Region::create("slipstack-slots", len)?))
     }
 
     pub fn open(fd: OwnedFd) -> io::Result<SlotWords> {
-        Ok(SlotWords(Region::open(
-            fd,
-            (usize::from(SLOTS_MAX) * LINE).next_multiple_of(PAGE),
-        )?))
+        let region = Region::open(fd, LIMITS_AT + LimitTable::LEN)?;
+        Ok(SlotWords(region))
+    }
+
+    /// The counts of limited flows, as the stack of one slot changes them.
+    pub fn limits(&self, slot: u16) -> LimitTable {
+        LimitTable::new(self.0.clone(), LIMITS_AT, slot)
     }
 
     pub fn region(&self) -> &Region {

@@ -231,7 +231,7 @@ impl Resources {
         lock: RuntimeLock,
     ) -> Result<Resources, KeeperError> {
         let count = options.slots + 1;
-        let words = SlotWords::create(count).map_err(KeeperError::io("create shared memory"))?;
+        let words = SlotWords::create().map_err(KeeperError::io("create shared memory"))?;
         let (mut slots, mut network) = open_device(&options, count)?;
         identify(&slots, &words, &mut network)?;
         let capabilities = slots.backend().capabilities();

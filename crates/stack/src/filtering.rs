@@ -16,12 +16,13 @@ use slipstack_wire::tcp::TcpFlags;
 use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut, RxChecksum, RxMeta};
 use crate::filter::{
-    Count, Filter, FilterDirection, FilterRule, Logged, Packet, StateRow, Table, UnreachCode,
-    Verdict,
+    Board, Count, Filter, FilterDirection, FilterRule, Logged, Packet, SharedLimits, StateRow,
+    Table, UnreachCode, Verdict,
 };
 use crate::ip::IpMeta;
-use crate::network_layer::Cx;
+use crate::network_layer::{Cx, NetworkLayer};
 use crate::stack::{Stack, cx};
+use crate::tcp::FlowKey;
 use crate::time::Instant;
 
 /// The rules of a packet filter, with the tables and routes they refer to.
@@ -38,14 +39,26 @@ impl Stack {
     pub fn set_filter(&mut self, configured: FilterRules) {
         let before = self.net.filter.take();
         if configured.rules.is_empty() {
+            if let Some(board) = &self.net.limits {
+                board.shared.clear();
+            }
             return;
         }
         let mut filter = Filter::new(&configured.rules, configured.tables);
         if let Some(before) = before {
             filter.keep(*before);
         }
+        filter.states_mut().share(self.net.limits.clone());
         filter.set_times(self.config.filter_states);
         self.net.filter = Some(filter.into());
+    }
+
+    /// Counts the flows of rules with `limit` together with other stacks, which have the same
+    /// `sequence_key`. Called before there are rules.
+    pub fn share_limits(&mut self, shared: Arc<dyn SharedLimits>) {
+        shared.clear();
+        let key = self.config.sequence_key;
+        self.net.limits = key.map(|key| Board::new(shared, key));
     }
 
     /// Returns the matches of each rule, by its id.
@@ -97,6 +110,24 @@ impl Stack {
         filter.adopt(now, &[came, went]);
     }
 
+    /// A connection has left for another stack, which counts its flow from now on.
+    pub(crate) fn note_detached(&mut self, local: SocketAddr, remote: SocketAddr) {
+        let flow = Packet::plain(FilterDirection::In, protocol::TCP, remote, local);
+        self.net.hand_over(&flow);
+    }
+
+    /// Removes expired flows of rules with `limit` for which other stacks may wait.
+    pub(crate) fn on_filter_timers(&mut self, now: Instant) {
+        let filter = self.net.filter.as_ref();
+        if filter
+            .and_then(|filter| filter.next_sweep())
+            .is_some_and(|at| at <= now)
+        {
+            self.sweep_filter(now);
+        }
+        self.net.note_sweep();
+    }
+
     /// Removes expired flows of the filter; open connections of this stack stay known.
     #[cold]
     fn sweep_filter(&mut self, now: Instant) {
@@ -120,7 +151,39 @@ impl Stack {
         meta: RxMeta,
         fx: &mut impl Effects,
     ) -> bool {
-        self.net.filter.is_some() && !meta.local && self.look_at_incoming(now, frame, meta, fx)
+        self.net.filter.is_some()
+            && match meta.local {
+                false => self.look_at_incoming(now, frame, meta, fx),
+                true => self.look_at_passed_on(now, frame, meta),
+            }
+    }
+
+    /// The engine that received a frame has let it in and passed it on to the one that serves its
+    /// flow; there the flow becomes known. Returns whether a limit keeps it out.
+    #[inline(never)]
+    fn look_at_passed_on(&mut self, now: Instant, frame: &[u8], meta: RxMeta) -> bool {
+        if self
+            .net
+            .filter
+            .as_ref()
+            .is_none_or(|filter| !filter.is_stateful())
+        {
+            return false;
+        }
+        let packet = EthernetHeader::parse(frame).and_then(|(header, bytes)| {
+            let is_v6 = header.ethertype == EtherType::IPV6;
+            Packet::parse(FilterDirection::In, meta.link, is_v6, bytes)
+        });
+        let packet = packet.filter(|packet| !self.net.is_own(packet.src_ip()));
+        let (Some(packet), Some(filter)) = (packet, &mut self.net.filter) else {
+            return false;
+        };
+        let is_refused = !filter.admits(now, &packet);
+        if is_refused {
+            self.counters.bump(Counter::DropFilterIn);
+        }
+        self.net.note_sweep();
+        is_refused
     }
 
     /// Returns whether a frame passes whatever follows its beginning: there is no filter, or it
@@ -185,6 +248,7 @@ impl Stack {
         if is_sweep_due {
             self.sweep_filter(now);
         }
+        self.net.note_sweep();
         if verdict == Verdict::Pass {
             return false;
         }
@@ -292,7 +356,37 @@ fn meta_of(bytes: &[u8], link: u16) -> Option<IpMeta> {
     Some(IpMeta::of_v4(&packet.header, false, meta))
 }
 
+impl NetworkLayer {
+    /// Requests a call of the timers when flows expire for which other stacks may wait.
+    #[inline]
+    fn note_sweep(&mut self) {
+        let filter = self.filter.as_ref();
+        self.look_at(filter.and_then(|filter| filter.next_sweep()));
+    }
+
+    /// Leaves the count of a packet's flow to another stack.
+    #[inline]
+    fn hand_over(&mut self, packet: &Packet) {
+        if let Some(filter) = &mut self.filter {
+            filter.states_mut().hand_over(packet);
+        }
+    }
+}
+
 impl Cx<'_> {
+    /// A packet has gone to another stack, which decides whether it begins a flow.
+    #[inline]
+    pub(crate) fn note_stray(&mut self, protocol: u8, (src, dst): (SocketAddr, SocketAddr)) {
+        if self.net.filter.is_some() {
+            let packet = Packet::plain(FilterDirection::In, protocol, src, dst);
+            self.net.hand_over(&packet);
+        }
+    }
+
+    pub(crate) fn note_tcp_stray(&mut self, key: &FlowKey) {
+        self.note_stray(protocol::TCP, (key.remote(), key.local()));
+    }
+
     /// Returns whether the filter stops an outgoing packet. Packets to our own addresses are not
     /// filtered.
     #[inline]
@@ -322,6 +416,7 @@ impl Cx<'_> {
         };
         packet.len = len as u32;
         let is_stopped = filter.verdict(now, &packet) != Verdict::Pass;
+        self.net.note_sweep();
         if is_stopped {
             self.counters.bump(Counter::DropFilterOut);
         }

@@ -28,7 +28,7 @@ use crate::destination::Destinations;
 use crate::effects::Effects;
 use crate::error::SocketError;
 use crate::fib::{Choice, Fib, Query};
-use crate::filter::Filter;
+use crate::filter::{Board, Filter};
 use crate::groups::{Asker, GroupFilter, Groups};
 use crate::identification::Identifications;
 use crate::neighbour::{Neighbours, Resolution, Station};
@@ -69,6 +69,8 @@ pub struct NetworkLayer {
     pub(crate) macs: Macs,
     /// Rules that packets have to pass, if there are some.
     pub(crate) filter: Option<Box<Filter>>,
+    /// Counts of flows that the filters of several stacks share.
+    pub(crate) limits: Option<Board>,
     mtu: u16,
     /// The largest packet that any link takes.
     mtu_max: u16,
@@ -106,6 +108,7 @@ impl NetworkLayer {
         let mut link = Self {
             macs: Macs::new(config.mac),
             filter: None,
+            limits: None,
             mtu: config.network.own().mtu,
             mtu_max: config.network.own().mtu,
             tso_max: config.tso_max,

@@ -190,7 +190,12 @@ impl Stack {
 
     /// The connection leaves this stack without a word to the peer.
     pub fn tcp_detach(&mut self, conn: ConnId) -> Option<ConnectionImage> {
-        self.tcp.detach(conn, &self.net.choices)
+        let ends = self.tcp.endpoints(conn);
+        let image = self.tcp.detach(conn, &self.net.choices)?;
+        if let Some((local, remote)) = ends {
+            self.note_detached(local, remote);
+        }
+        Some(image)
     }
 
     /// The image of a connection that stays.
@@ -230,7 +235,11 @@ impl Stack {
 
     /// The half-open connections of a listener leave this stack without a word to their peers.
     pub fn tcp_detach_half_open(&mut self, listener: ListenerId) -> Vec<HalfOpenImage> {
-        self.tcp.detach_half_open(listener)
+        let images = self.tcp.detach_half_open(listener);
+        for (local, remote) in images.iter().filter_map(HalfOpenImage::endpoints) {
+            self.note_detached(local, remote);
+        }
+        images
     }
 
     /// Takes a half-open connection over, for the listener of its address; everything in the image
@@ -240,7 +249,11 @@ impl Stack {
         now: Instant,
         image: &HalfOpenImage,
     ) -> Result<(), SocketError> {
-        self.tcp.adopt_half_open(now, image, &mut cx!(self))
+        self.tcp.adopt_half_open(now, image, &mut cx!(self))?;
+        if let Some((local, remote)) = image.endpoints() {
+            self.note_adopted(now, local, remote);
+        }
+        Ok(())
     }
 
     /// Returns TIME-WAIT entries, at most `most`, those with most time left first: for the stack

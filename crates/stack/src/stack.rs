@@ -213,6 +213,7 @@ impl Stack {
         let groups = groups.and_then(|groups| groups.next_deadline());
         self.net.look_at(groups);
         self.note_fragments();
+        self.on_filter_timers(now);
     }
 
     /// The timers of fragments are checked with those of the link.

@@ -1,5 +1,5 @@
 """Accepts connections, answers requests, and prints how each connection ends: `end of PORT:
-ERROR`."""
+ERROR`. With a second argument several such programs share the port."""
 
 import errno
 import socket
@@ -17,7 +17,7 @@ def serve(client, port):
     client.close()
 
 
-with socket.create_server(("0.0.0.0", int(sys.argv[1]))) as server:
+with socket.create_server(("0.0.0.0", int(sys.argv[1])), reuse_port=len(sys.argv) > 2) as server:
     while True:
         client, (_, port) = server.accept()
         threading.Thread(target=serve, args=(client, port), daemon=True).start()

@@ -111,6 +111,7 @@ const LAYERS: &[Layers] = &[
                 "journal",
                 "kernel_flows",
                 "leases",
+                "limits",
                 "log",
                 "neighbours",
                 "network",

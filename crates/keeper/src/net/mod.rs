@@ -22,6 +22,7 @@ mod unread;
 
 use std::net::IpAddr;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use slipstack_channel::{INBOX_CELLS, InboxMessage, Passed, PassingHead, SlotGroup};
 use slipstack_device::{Device, Flow, RxMeta, Steering, Transport};
@@ -31,6 +32,7 @@ use slipstack_stack::{ConnectionImage, GroupFilter, Instant, Stack, StackConfig,
 use tracing::warn;
 
 use crate::conflict::Wanted;
+use crate::limits::LimitTable;
 use crate::neighbours::Neighbours;
 use crate::network::Network;
 use crate::orphans::Orphans;
@@ -71,6 +73,7 @@ pub struct Shared {
     pub records: Orphans,
     /// See `StackConfig::sequence_key`.
     pub sequence_key: [u64; 2],
+    pub limits: LimitTable,
 }
 
 /// The stack of slot 0 and its device.
@@ -105,6 +108,7 @@ impl Net {
             neighbours,
             records,
             sequence_key,
+            limits,
         } = shared;
         let config = StackConfig {
             tcp: TcpConfig {
@@ -117,6 +121,7 @@ impl Net {
         };
         let inbox = inboxes.inbox(0).map(InboxReader::new);
         let mut stack = Stack::new(config, Instant(now));
+        stack.share_limits(Arc::new(limits));
         tune(&mut stack, &network.tunables);
         tune(&mut stack, &network.state.tunables);
         let mut device = device;

@@ -12,7 +12,7 @@ use super::{Net, Shared};
 use crate::neighbours::Neighbours;
 use crate::network::Network;
 use crate::orphans::{self, Orphans};
-use crate::regions::Inboxes;
+use crate::regions::{Inboxes, SlotWords};
 
 fn net() -> Net {
     joined().0
@@ -42,6 +42,7 @@ fn joined() -> (Net, Loopback) {
         neighbours: Neighbours::create().unwrap(),
         records: Orphans::open(orphans::create().unwrap()),
         sequence_key: [7, 8],
+        limits: SlotWords::create().unwrap().limits(0),
     };
     let (device, peer) = loopback::pair(1500).unwrap();
     let net = Net::new(&network, Box::new(device), None, shared, [7; 32], 1);

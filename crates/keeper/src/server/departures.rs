@@ -3,6 +3,7 @@
 use slipstack_device::RxMeta;
 
 use slipstack_mem::Region;
+use slipstack_stack::filter::SharedLimits;
 use tracing::{info, warn};
 
 use crate::leases::{ClientId, SlotState};
@@ -162,6 +163,7 @@ impl Server {
             Err(error) => warn!(slot, %error, "a slot cannot be emptied"),
         }
         self.net.feed_inbox(slot, now);
+        self.resources.words.limits(slot).clear();
         self.resources.state.leases.free_slot(slot);
     }
 

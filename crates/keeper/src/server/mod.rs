@@ -197,6 +197,7 @@ impl Server {
                 neighbours: resources.neighbours.clone(),
                 records: Orphans::open(resources.orphans.clone()),
                 sequence_key: resources.state.sequence_key,
+                limits: resources.words.limits(0),
             },
             seed(),
             now,

@@ -7,6 +7,7 @@
 
 mod cache;
 mod classifier;
+mod limits;
 mod packet;
 mod ranges;
 mod rule;
@@ -22,6 +23,8 @@ use alloc::vec::Vec;
 
 use cache::{Cache, Key, Trail};
 use classifier::Classifier;
+pub(crate) use limits::Board;
+pub use limits::SharedLimits;
 pub use packet::Packet;
 pub use rule::{Addresses, End, FilterRule, Numbers, Term, Test};
 pub use slipstack_terms::{
@@ -33,6 +36,7 @@ pub use table::{PREFIXES_MAX, Prefix, Table};
 use terms::Clauses;
 
 use crate::time::Instant;
+use slipstack_wire::protocol;
 
 /// Rules of one filter.
 pub const RULES_MAX: usize = 4096;
@@ -198,6 +202,12 @@ impl Filter {
         self.book.states.is_sweep_due(now)
     }
 
+    /// Returns when [`States::sweep`] is due even if no packet comes.
+    #[inline]
+    pub(crate) fn next_sweep(&self) -> Option<Instant> {
+        self.book.states.next_sweep()
+    }
+
     pub(crate) fn states_mut(&mut self) -> &mut States {
         &mut self.book.states
     }
@@ -321,33 +331,59 @@ impl Filter {
         next.is_some_and(|at| found.is_none_or(|found| *at <= found))
     }
 
+    /// Returns whether some rules know flows.
+    pub(crate) fn is_stateful(&self) -> bool {
+        !self.probing.is_empty()
+    }
+
     /// Adds the flow of a connection that came from another stack, whose filter knew it, under the
     /// first stateful rule that its SYN would have matched. `setups`: that SYN from either side.
     pub fn adopt(&mut self, now: Instant, setups: &[Packet]) {
-        if self.probing.is_empty() {
+        if !self.is_stateful() {
             return;
         }
         for setup in setups {
-            let matching = self.classifier.matching(setup);
-            let mut from = 0;
-            while let Some(at) = matching.first(from) {
-                from = at + 1;
-                let line = &self.lines[at];
-                let clauses = line.clauses.as_ref();
-                if !clauses.is_none_or(|it| it.hold(setup, &self.tables)) {
-                    continue;
-                }
-                if let Some(keeping) = line.keeping {
-                    let states = &mut self.book.states;
-                    return states.adopt(now, setup, (line.id, keeping));
-                }
-                match line.action {
-                    FilterAction::Count | FilterAction::CheckState => {}
-                    FilterAction::SkipTo(number) => from = from.max(place_of(&self.lines, number)),
-                    _ => break,
-                }
+            if let Some(keeping) = self.find_stateful(setup) {
+                return self.book.states.adopt(now, setup, keeping);
             }
         }
+    }
+
+    /// Returns whether a packet that another stack has let in may come here, as far as limits are
+    /// concerned; its flow is known then.
+    pub fn admits(&mut self, now: Instant, packet: &Packet) -> bool {
+        let begins = packet.protocol != protocol::TCP || packet.is_setup();
+        if self.book.states.find(now, packet).is_some() || !begins {
+            return true;
+        }
+        match self.find_stateful(packet) {
+            Some(keeping) => self.book.states.add(now, packet, keeping).is_ok(),
+            None => true,
+        }
+    }
+
+    /// Returns the first rule that lets a packet in and keeps its flow, unless another rule decides
+    /// before.
+    fn find_stateful(&self, packet: &Packet) -> Option<(u64, FilterKeep)> {
+        let matching = self.classifier.matching(packet);
+        let mut from = 0;
+        while let Some(at) = matching.first(from) {
+            from = at + 1;
+            let line = &self.lines[at];
+            let clauses = line.clauses.as_ref();
+            if !clauses.is_none_or(|it| it.hold(packet, &self.tables)) {
+                continue;
+            }
+            if let Some(keeping) = line.keeping {
+                return Some((line.id, keeping));
+            }
+            match line.action {
+                FilterAction::Count | FilterAction::CheckState => {}
+                FilterAction::SkipTo(number) => from = from.max(place_of(&self.lines, number)),
+                _ => return None,
+            }
+        }
+        None
     }
 }
 

@@ -1,6 +1,6 @@
 //! The fields of a packet that a filter looks at.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use slipstack_wire::ipv4;
 use slipstack_wire::ipv6::Ipv6Packet;
@@ -78,6 +78,10 @@ impl Packet {
             | usize::from(self.is_v6) << 1
             | usize::from(self.is_established()) << 2
             | usize::from(self.is_setup()) << 3
+    }
+
+    pub fn src_ip(&self) -> IpAddr {
+        IpAddr::V6(Ipv6Addr::from_bits(self.src)).to_canonical()
     }
 
     /// Makes a packet whose headers have only addresses and ports.

@@ -11,10 +11,11 @@ use core::time::Duration;
 use slipstack_wire::protocol;
 use slipstack_wire::tcp::TcpFlags;
 
+use super::limits::{Alike, Board, Counts};
 use super::packet::{NO_PORT, Packet};
 use super::ranges::V4;
 use crate::time::Instant;
-use slipstack_terms::{FilterKeep, LimitBy};
+use slipstack_terms::FilterKeep;
 
 const SWEEP_NS: u64 = 1_000_000_000;
 /// From so many flows on they are looked through less often.
@@ -79,16 +80,14 @@ impl FlowOf {
     }
 }
 
-/// The fields by which flows of one rule with `limit` are counted together; zeros for those that do
-/// not matter.
-type Alike = (u64, Host, Host);
-
 /// One known flow.
 #[derive(Clone, Copy, Debug)]
 struct State {
     rule: u64,
     /// The first packet went from the lower end to the higher one.
     is_up: bool,
+    is_limited: bool,
+    /// `None` also if another stack counts the flow.
     alike: Option<Alike>,
     /// TCP flags that each direction has sent, the first packet's first.
     flags: [TcpFlags; 2],
@@ -109,9 +108,7 @@ impl State {
         self.bytes += u64::from(packet.len);
         let way = usize::from(is_up != self.is_up);
         self.flags[way] |= packet.flags;
-        let lifetime = self.lifetime(packet.protocol, times);
-        let lifetime = u64::try_from(lifetime.as_nanos()).unwrap_or(u64::MAX);
-        self.expires = now.plus_nanos(lifetime);
+        self.expires = now.plus_nanos(nanos(self.lifetime(packet.protocol, times)));
     }
 
     fn lifetime(&self, number: u8, times: &StateTimes) -> Duration {
@@ -150,23 +147,31 @@ pub struct Full;
 #[derive(Debug)]
 pub struct States {
     flows: BTreeMap<FlowOf, State>,
-    alike: BTreeMap<Alike, u32>,
+    counts: Counts,
     pub times: StateTimes,
     sweep_at: Instant,
+    /// No flow expires earlier.
+    earliest: Instant,
 }
 
 impl Default for States {
     fn default() -> Self {
         States {
             flows: BTreeMap::new(),
-            alike: BTreeMap::new(),
+            counts: Counts::default(),
             times: StateTimes::DEFAULT,
             sweep_at: Instant::ZERO,
+            earliest: Instant::ZERO,
         }
     }
 }
 
 impl States {
+    /// Counts the flows of rules with `limit` together with other stacks from now on.
+    pub(crate) fn share(&mut self, board: Option<Board>) {
+        self.counts.board = board;
+    }
+
     /// Returns the id of the rule that has let a packet's flow in; the packet is counted there.
     pub fn find(&mut self, now: Instant, packet: &Packet) -> Option<u64> {
         let (flow, is_up) = FlowOf::new(packet);
@@ -177,6 +182,7 @@ impl States {
             return None;
         }
         state.note(now, packet, is_up, &self.times);
+        self.earliest = self.earliest.min(state.expires);
         Some(state.rule)
     }
 
@@ -188,23 +194,22 @@ impl States {
         (rule, keeping): (u64, FilterKeep),
     ) -> Result<(), Full> {
         if self.flows.len() >= self.times.max as usize {
-            self.sweep(now, |_, _| true);
+            self.expire(now);
         }
         if self.flows.len() >= self.times.max as usize {
             return Err(Full);
         }
         let mut alike = None;
         if let FilterKeep::Limit { by, max } = keeping {
-            let key = alike_of(rule, by, packet);
-            if self.alike.get(&key).is_some_and(|count| *count >= max) {
-                self.sweep(now, |_, _| true);
-            }
-            if self.alike.get(&key).is_some_and(|count| *count >= max) {
+            let fields = Alike::new(rule, by, packet);
+            let is_counted = self.counts.enter(fields, max)
+                || self.expire(now) && self.counts.enter(fields, max);
+            if !is_counted {
                 return Err(Full);
             }
-            alike = Some(key);
+            alike = Some(fields);
         }
-        self.insert(now, packet, rule, alike);
+        self.insert(now, packet, (rule, keeping), alike);
         Ok(())
     }
 
@@ -212,9 +217,10 @@ impl States {
     pub fn adopt(&mut self, now: Instant, setup: &Packet, (rule, keeping): (u64, FilterKeep)) {
         let alike = match keeping {
             FilterKeep::State => None,
-            FilterKeep::Limit { by, .. } => Some(alike_of(rule, by, setup)),
+            FilterKeep::Limit { by, .. } => Some(Alike::new(rule, by, setup)),
         };
-        self.insert(now, setup, rule, alike);
+        let alike = alike.filter(|alike| self.counts.enter(*alike, u32::MAX));
+        self.insert(now, setup, (rule, keeping), alike);
         let (flow, is_up) = FlowOf::new(setup);
         if let Some(state) = self.flows.get_mut(&flow) {
             let answer = Packet {
@@ -227,12 +233,28 @@ impl States {
         }
     }
 
-    fn insert(&mut self, now: Instant, packet: &Packet, rule: u64, alike: Option<Alike>) {
+    /// Leaves the count of a flow to another stack, which takes it; packets of it that still come
+    /// here are known for a while.
+    pub fn hand_over(&mut self, packet: &Packet) {
+        let state = self.flows.get_mut(&FlowOf::new(packet).0);
+        if let Some(alike) = state.and_then(|state| state.alike.take()) {
+            self.counts.leave(&alike);
+        }
+    }
+
+    fn insert(
+        &mut self,
+        now: Instant,
+        packet: &Packet,
+        (rule, keeping): (u64, FilterKeep),
+        alike: Option<Alike>,
+    ) {
         let (flow, is_up) = FlowOf::new(packet);
         self.remove(&flow);
         let mut state = State {
             rule,
             is_up,
+            is_limited: keeping != FilterKeep::State,
             alike,
             flags: [TcpFlags::NONE; 2],
             expires: now,
@@ -240,22 +262,40 @@ impl States {
             bytes: 0,
         };
         state.note(now, packet, is_up, &self.times);
-        if let Some(key) = alike {
-            *self.alike.entry(key).or_default() += 1;
-        }
+        self.earliest = match self.flows.is_empty() {
+            true => state.expires,
+            false => self.earliest.min(state.expires),
+        };
         self.flows.insert(flow, state);
     }
 
     fn remove(&mut self, flow: &FlowOf) {
         let gone = self.flows.remove(flow);
         if let Some(key) = gone.and_then(|state| state.alike) {
-            forget(&mut self.alike, &key);
+            self.counts.leave(&key);
         }
     }
 
     #[inline]
     pub fn is_sweep_due(&self, now: Instant) -> bool {
         now >= self.sweep_at && !self.flows.is_empty()
+    }
+
+    /// Returns when a sweep is due even if no packet comes.
+    #[inline]
+    pub fn next_sweep(&self) -> Option<Instant> {
+        let at = self.earliest.max(self.sweep_at);
+        self.counts.is_awaited().then_some(at)
+    }
+
+    /// Removes expired flows without looking for connections. Returns `false` if none can have
+    /// expired.
+    fn expire(&mut self, now: Instant) -> bool {
+        let is_due = self.earliest < now;
+        if is_due {
+            self.sweep(now, |_, _| true);
+        }
+        is_due
     }
 
     /// Removes expired flows. `has` returns whether an open connection between two ends still
@@ -266,34 +306,35 @@ impl States {
             false => SWEEP_NS,
         };
         self.sweep_at = now.plus_nanos(interval);
-        let (times, alike) = (self.times, &mut self.alike);
+        let mut earliest = now.plus_nanos(nanos(self.times.ack));
+        let (times, counts) = (self.times, &mut self.counts);
         self.flows.retain(|flow, state| {
-            if state.expires >= now {
-                return true;
-            }
-            if times.keepalive
+            if state.expires < now
+                && times.keepalive
                 && flow.protocol == protocol::TCP
                 && state.is_open()
                 && has(address(flow.low), address(flow.high))
             {
-                let lifetime = u64::try_from(times.ack.as_nanos()).unwrap_or(u64::MAX);
-                state.expires = now.plus_nanos(lifetime);
-                return true;
+                state.expires = now.plus_nanos(nanos(times.ack));
             }
-            if let Some(key) = state.alike {
-                forget(alike, &key);
+            let is_kept = state.expires >= now;
+            if is_kept {
+                earliest = earliest.min(state.expires);
+            } else if let Some(alike) = &state.alike {
+                counts.leave(alike);
             }
-            false
+            is_kept
         });
+        self.earliest = earliest;
     }
 
     /// Removes the flows of rules for which `is_there` returns false.
     pub fn retain(&mut self, mut is_there: impl FnMut(u64) -> bool) {
-        let alike = &mut self.alike;
+        let counts = &mut self.counts;
         self.flows.retain(|_, state| {
             let is_kept = is_there(state.rule);
-            if !is_kept && let Some(key) = state.alike {
-                forget(alike, &key);
+            if !is_kept && let Some(alike) = &state.alike {
+                counts.leave(alike);
             }
             is_kept
         });
@@ -307,7 +348,7 @@ impl States {
             };
             StateRow {
                 rule: state.rule,
-                is_limited: state.alike.is_some(),
+                is_limited: state.is_limited,
                 protocol: flow.protocol,
                 src: address(src),
                 dst: address(dst),
@@ -319,29 +360,8 @@ impl States {
     }
 }
 
-fn forget(alike: &mut BTreeMap<Alike, u32>, key: &Alike) {
-    if let Some(count) = alike.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            alike.remove(key);
-        }
-    }
-}
-
-fn alike_of(rule: u64, by: LimitBy, packet: &Packet) -> Alike {
-    let part = |is_it: bool, value: u128| if is_it { value } else { 0 };
-    let port = |is_it: bool, value: u32| if is_it { value } else { 0 };
-    (
-        rule,
-        (
-            part(by.source, packet.src),
-            port(by.source_port, packet.ports.0),
-        ),
-        (
-            part(by.destination, packet.dst),
-            port(by.destination_port, packet.ports.1),
-        ),
-    )
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn address((bits, port): Host) -> SocketAddr {

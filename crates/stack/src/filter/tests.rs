@@ -1,4 +1,5 @@
 mod flows;
+mod limits;
 mod tables;
 
 use alloc::vec;

@@ -124,6 +124,7 @@ impl Tcp {
         if is_reopened && self.listeners.choose(key, link, &self.hasher).is_none() {
             if packet.pass_on(fx) {
                 cx.counters.bump_segment(Counter::TcpStrays);
+                cx.note_tcp_stray(key);
                 self.drop_time_wait(index, hash);
             } else {
                 // There is no listener for a new connection: the TIME-WAIT entry continues (as on
@@ -172,6 +173,7 @@ impl Tcp {
         // assignment of a port.
         if listener.is_none() && packet.pass_on(fx) {
             cx.counters.bump(Counter::TcpStrays);
+            cx.note_tcp_stray(arrival.key);
         } else {
             self.on_unknown_flow(now, arrival, Opening { listener, iss }, cx, fx);
         }

@@ -71,6 +71,7 @@ impl Udp {
             // receiver.
             if !self.serves(to, meta.link) && fx.stray_datagram(&arrived, false) {
                 cx.counters.bump(Counter::UdpStrays);
+                cx.note_stray(protocol::UDP, (from, to));
                 return UdpOutcome::Done;
             }
             cx.counters.bump(Counter::DropUdpPort);
@@ -83,7 +84,10 @@ impl Udp {
         match chosen {
             None => self.deliver(id, &arrived, cx, fx),
             Some(Chosen::Here(id)) => self.deliver(id, &arrived, cx, fx),
-            Some(Chosen::Elsewhere) => cx.counters.bump(Counter::UdpStrays),
+            Some(Chosen::Elsewhere) => {
+                cx.counters.bump(Counter::UdpStrays);
+                cx.note_stray(protocol::UDP, (from, to));
+            }
         }
         UdpOutcome::Done
     }

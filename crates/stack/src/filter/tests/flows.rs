@@ -4,7 +4,7 @@ use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
-fn at(seconds: u64) -> Instant {
+pub(super) fn at(seconds: u64) -> Instant {
     Instant(SECOND * seconds)
 }
 
@@ -16,7 +16,7 @@ fn segment(src: &str, dst: &str, ports: (u32, u32), flags: TcpFlags) -> Packet {
 }
 
 /// A client's segment, and a server's answer.
-fn pair(port: u32, flags: TcpFlags, answer: TcpFlags) -> (Packet, Packet) {
+pub(super) fn pair(port: u32, flags: TcpFlags, answer: TcpFlags) -> (Packet, Packet) {
     let there = segment("10.0.0.1", "10.0.0.2", (port, 80), flags);
     let back = segment("10.0.0.2", "10.0.0.1", (80, port), answer);
     (
@@ -29,7 +29,7 @@ fn pair(port: u32, flags: TcpFlags, answer: TcpFlags) -> (Packet, Packet) {
 }
 
 /// Lets new connections to port 80 in, and drops packets of unknown flows.
-fn keeping(state: FilterKeep) -> Filter {
+pub(super) fn keeping(state: FilterKeep) -> Filter {
     filter(&[
         FilterRule {
             protocol: Some(TCP),
@@ -45,7 +45,7 @@ fn keeping(state: FilterKeep) -> Filter {
     ])
 }
 
-fn limit(max: u32) -> FilterKeep {
+pub(super) fn limit(max: u32) -> FilterKeep {
     FilterKeep::Limit {
         by: LimitBy {
             source: true,
@@ -55,7 +55,7 @@ fn limit(max: u32) -> FilterKeep {
     }
 }
 
-const SYN_ACK: TcpFlags = TcpFlags(0x12);
+pub(super) const SYN_ACK: TcpFlags = TcpFlags(0x12);
 
 #[test]
 fn a_flow_goes_on_in_both_directions_until_its_time_is_over() {
