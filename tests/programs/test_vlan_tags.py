@@ -51,6 +51,25 @@ def a_provider_vlan_and_its_priorities_are_set_up_while_a_server_runs(world):
     assert "vlan: 20 vlanproto: 802.1ad vlanpcp: 2 parent interface: eth1" in shown, shown
 
 
+@test(modes=("inprocess", "instance"), device="tap")
+def a_tap_of_slipstacks_own_has_vlans(world):
+    server = world.stack("/usr/bin/python3", "-c", ECHO)
+    said = lambda *words: world.admin(*words).finish()
+    for vlan, kind in (10, "802.1Q"), (20, "802.1ad"):
+        name = f"slip0.{vlan}"
+        link = "ip", "link", "add", "link", "slip0", "name", name, "type", "vlan"
+        said(*link, "protocol", kind, "id", vlan)
+        said("ip", "addr", "add", f"10.10.{vlan}.5/24", "dev", name, "nodad")
+    plain, provider = (Wire(world, f"10.10.{vlan}.9", "slip0") for vlan in (10, 20))
+    until(lambda: plain.asks(CUSTOMER, 10, "10.10.10.5") == (CUSTOMER, 10), 10, "it answers")
+    assert plain.datagram(CUSTOMER, 10, "10.10.10.5", 7001) == 10, server.tail()
+    assert provider.asks(CUSTOMER, 20, "10.10.20.5", 0.3) == (None, None)
+    assert provider.asks(PROVIDER, 20, "10.10.20.5") == (PROVIDER, 20)
+    assert provider.datagram(PROVIDER, 20, "10.10.20.5", 7000) == 20
+    strays = [row for row in said("nstat", "-az").splitlines() if "Strays" in row]
+    assert all(row.split()[1] == "0" for row in strays), strays
+
+
 @test(modes=("inprocess",))
 def two_stacks_meet_in_a_provider_vlan(world):
     folder = world.folder / "files"

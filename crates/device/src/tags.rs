@@ -1,11 +1,43 @@
 //! The VLANs of a device's port, with their tags.
 
 use slipstack_terms::VlanTag;
+use slipstack_wire::TxOffload;
 use slipstack_wire::ethernet::EtherType;
 
+/// Headers of a frame at most: Ethernet, IP and TCP with all options.
+pub(crate) const HEADER_MAX: usize = 256;
+/// Bytes of the Ethernet addresses, before the type.
+pub(crate) const ADDRESSES: usize = 12;
+pub(crate) const TAG_LEN: usize = 4;
 /// The type of a frame, and the type of service of a packet of IPv4 behind it.
-const TYPE: usize = 12;
+const TYPE: usize = ADDRESSES;
 const TOS: usize = 15;
+/// The VLAN's number in a tag.
+const VLAN_MASK: u16 = 0xfff;
+
+/// A frame's headers with a tag.
+pub(crate) struct Tagged {
+    bytes: [u8; HEADER_MAX],
+    len: usize,
+}
+
+impl Tagged {
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Returns the VLAN that a frame's first tag names, and whether the tag is a provider's.
+pub(crate) fn parse(frame: &[u8]) -> Option<(u16, bool)> {
+    let tag: &[u8; TAG_LEN] = frame.get(TYPE..)?.first_chunk()?;
+    let [a, b, c, d] = *tag;
+    let is_provider = match EtherType(u16::from_be_bytes([a, b])) {
+        EtherType::TAGGED => false,
+        EtherType::PROVIDER_TAGGED => true,
+        _ => return None,
+    };
+    Some((u16::from_be_bytes([c, d]) & VLAN_MASK, is_provider))
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Tags {
@@ -35,6 +67,40 @@ impl Tags {
         (tag.ethertype(), control)
     }
 
+    /// Puts the tag of a VLAN between the addresses and the type (IEEE 802.1Q 9), and moves what is
+    /// left to the device accordingly. `None` if the headers are too long or too short.
+    pub fn insert(
+        &self,
+        vlan: u16,
+        header: &[u8],
+        offload: &TxOffload,
+    ) -> Option<(Tagged, TxOffload)> {
+        let len = header.len() + TAG_LEN;
+        let (addresses, rest) = header.split_at_checked(ADDRESSES)?;
+        if len > HEADER_MAX {
+            return None;
+        }
+        let (kind, control) = self.tag(vlan, header);
+        let ([a, b], [c, d]) = (kind.to_be_bytes(), control.to_be_bytes());
+        let mut bytes = [0; HEADER_MAX];
+        bytes[..ADDRESSES].copy_from_slice(addresses);
+        bytes[ADDRESSES..ADDRESSES + TAG_LEN].copy_from_slice(&[a, b, c, d]);
+        bytes[ADDRESSES + TAG_LEN..len].copy_from_slice(rest);
+        let tag = TAG_LEN as u16;
+        let offload = TxOffload {
+            link: vlan,
+            checksum: offload.checksum.map(|mut partial| {
+                partial.start += tag;
+                partial
+            }),
+            gso: offload.gso.map(|mut gso| {
+                gso.header_len += tag;
+                gso
+            }),
+        };
+        Some((Tagged { bytes, len }, offload))
+    }
+
     fn find(&self, vlan: u16) -> Option<VlanTag> {
         let found = self.all.binary_search_by_key(&vlan, |(vlan, _)| *vlan);
         found.ok().map(|at| self.all[at].1)
@@ -61,5 +127,9 @@ mod tests {
         assert_eq!(tags.tag(30, &[]), (0x8100, 30));
         assert!(tags.is_wanted(20, true) && !tags.is_wanted(20, false));
         assert!(tags.is_wanted(10, false) && !tags.is_wanted(30, false));
+        let (tagged, _) = tags.insert(20, &ipv4(0x10), &TxOffload::NONE).unwrap();
+        assert_eq!(parse(tagged.bytes()), Some((20, true)));
+        assert_eq!(parse(&ipv4(0x10)), None);
+        assert_eq!(parse(&tagged.bytes()[..15]), None);
     }
 }

@@ -23,6 +23,7 @@ const GSO_ECN: u8 = 0x80;
 
 const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const ETHERTYPE_TAG: [u8; 2] = [0x81, 0];
+const ETHERTYPE_PROVIDER_TAG: [u8; 2] = [0x88, 0xa8];
 
 /// The header of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +96,10 @@ pub(crate) fn build(header: &[u8], offload: &TxOffload) -> [u8; TAP_LEN] {
 fn gso_type(header: &[u8]) -> u8 {
     const PROTOCOL_AT: usize = 23;
     const NEXT_HEADER_AT: usize = 20;
-    let is_tagged = header.get(12..14) == Some(&ETHERTYPE_TAG[..]);
+    let is_tagged = header.get(12..14).is_some_and(|kind| {
+        let tags = [ETHERTYPE_TAG, ETHERTYPE_PROVIDER_TAG];
+        tags.iter().any(|tag| tag == kind)
+    });
     let tag = if is_tagged { 4 } else { 0 };
     let is_ipv6 = header.get(12 + tag..14 + tag) == Some(&ETHERTYPE_IPV6[..]);
     let at = tag + if is_ipv6 { NEXT_HEADER_AT } else { PROTOCOL_AT };

@@ -239,9 +239,6 @@ impl NetworkState {
         if self.find(name).is_some() || self.find_link(number).is_some() {
             return Err(Refused::Exists);
         }
-        if !port.hosts.is_empty() {
-            return Err(Refused::NoVlans);
-        }
         let is_of_port = |it: &&Interface| it.link().own() == link.own();
         if self.interfaces.iter().filter(is_of_port).count() >= INTERFACES_MAX {
             return Err(Refused::TooMany);

@@ -22,7 +22,6 @@ pub enum Refused {
     OwnInterface,
     Overlaps,
     TooMany,
-    NoVlans,
     InvalidPriority,
     NotShared,
     InvalidPorts,
@@ -57,10 +56,6 @@ impl Refused {
             }
             Refused::InvalidPorts => "Invalid ports: at most 256 ranges of ports from 1 to 65535",
             Refused::InvalidPriority => "Invalid priority: 0 to 7, of a VLAN",
-            Refused::NoVlans => {
-                "Operation not supported: VLANs need an interface that exists, not a TAP of \
-                 Slipstack's own"
-            }
         }
     }
 }

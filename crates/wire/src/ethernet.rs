@@ -15,6 +15,8 @@ impl EtherType {
     pub const IPV6: Self = Self(0x86dd);
     /// A tag of IEEE 802.1Q precedes the type.
     pub const TAGGED: Self = Self(0x8100);
+    /// A tag of IEEE 802.1ad precedes the type.
+    pub const PROVIDER_TAGGED: Self = Self(0x88a8);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,11 +11,11 @@ CUSTOMER, PROVIDER = 0x8100, 0x88A8
 class Wire:
     """Frames with tags of any kind, which the kernel keeps beside received ones."""
 
-    def __init__(self, world, own="10.10.20.9"):
+    def __init__(self, world, own="10.10.20.9", interface="eth1"):
         self.own = own
         with world.at_peer():
             self.raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-        self.raw.bind(("eth1", 0))
+        self.raw.bind((interface, 0))
         self.raw.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         self.mac = self.raw.getsockname()[4]
 

@@ -5,6 +5,7 @@ pub(crate) mod asm;
 pub(crate) mod btf;
 pub(crate) mod filters;
 pub(crate) mod programs;
+pub(crate) mod redirect;
 pub(crate) mod rules;
 pub(crate) mod sys;
 mod transit;

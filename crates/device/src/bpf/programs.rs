@@ -22,6 +22,9 @@ pub(super) const KIND_HOST: i32 = 0;
 /// EtherTypes in memory order.
 pub(super) const ETHERTYPE_IPV4: i32 = 0x0008;
 pub(super) const ETHERTYPE_IPV6: i32 = 0xdd86;
+const ETHERTYPE_TAG: i32 = 0x0081;
+const ETHERTYPE_PROVIDER_TAG: i32 = 0xa888;
+const TAG_LEN: i32 = 4;
 /// Any fragment: more to come, or not the first.
 const FRAGMENT_BITS: i32 = 0xff3f;
 
@@ -435,32 +438,33 @@ impl<'a> Emitter<'a> {
 pub(crate) fn steering(maps: Maps<'_>, l3: i32) -> Code {
     let mut emit = Emitter::new(maps, l3);
     emit.protocol();
+    if l3 != 0 {
+        emit_tagged(&mut emit);
+    }
     emit_steering(&mut emit);
     emit.finish()
 }
 
-/// Hands a frame of up to `len_max` bytes to the AF_XDP socket of its queue, if it is for the slot
-/// that has the queue, and everything else to the kernel, where the packet sockets of the slots
-/// are.
-pub(crate) fn redirect(maps: Maps<'_>, sockets: BorrowedFd<'_>, len_max: u32) -> Vec<u64> {
-    const ETHERTYPE_AT: i32 = 12;
-    let mut emit = Emitter::new(maps, 14);
-    emit.hook = Hook::Xdp(sockets);
-    let kernels = emit.code.label();
-    let code = &mut emit.code;
-    code.alu_reg(Alu::Mov, R1, R6);
-    code.call(Helper::XdpFrameLen);
-    code.jump_if(If::Gt, R0, len_max.cast_signed(), kernels);
-    emit.copy(ETHERTYPE_AT, PORTS, 2, kernels);
+/// Steers a frame in which the tag of a VLAN is, by the header behind it; the type of any other
+/// stays in R0. A packet fan-out comes after the kernel has taken the tag out.
+fn emit_tagged(emit: &mut Emitter<'_>) {
+    let [plain, tagged, short] = core::array::from_fn(|_| emit.code.label());
+    emit.code.jump_if(If::Eq, R0, ETHERTYPE_TAG, tagged);
+    emit.code.jump_if(If::Ne, R0, ETHERTYPE_PROVIDER_TAG, plain);
+    emit.code.bind(tagged);
+    let l3 = emit.l3;
+    emit.l3 += TAG_LEN;
+    emit.copy(emit.l3 - 2, PORTS, 2, short);
     emit.code.load(Width::B2, R0, R10, PORTS);
-    emit_steering(&mut emit);
-    emit.code.bind(kernels);
+    emit_steering(emit);
+    emit.code.bind(short);
     emit.leave_to_keeper();
-    emit.code.finish()
+    emit.l3 = l3;
+    emit.code.bind(plain);
 }
 
 /// From the frame's type in R0 to the slot.
-fn emit_steering(emit: &mut Emitter<'_>) {
+pub(super) fn emit_steering(emit: &mut Emitter<'_>) {
     let [keeper, own, v6, own6] = core::array::from_fn(|_| emit.code.label());
     emit.code.jump_if(If::Eq, R0, ETHERTYPE_IPV6, v6);
     emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, keeper);

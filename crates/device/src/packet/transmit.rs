@@ -11,18 +11,13 @@ use slipstack_wire::TxOffload;
 
 use super::sys;
 use crate::device::{DeviceCounters, TxFull};
-use crate::tags::Tags;
+use crate::tags::{HEADER_MAX, Tags};
 use crate::vnet;
 
 /// Frames up to this length, virtio header included, are copied into the arena.
 const SMALL_MAX: usize = 2048;
 /// Bytes of the arena: [`sys::BATCH`] small frames at the longest.
 const ARENA_LEN: usize = sys::BATCH * SMALL_MAX;
-/// Headers of a large frame at most: Ethernet, IP and TCP with all options.
-const HEADER_MAX: usize = 256;
-/// Bytes of the Ethernet addresses, before the type.
-const ADDRESSES: usize = 12;
-const TAG_LEN: usize = 4;
 /// How often a frame that the device's queue refuses is tried again.
 const NOBUFS_RETRIES: u32 = 3;
 
@@ -93,7 +88,6 @@ impl Transmit {
         self.send_frame(fd, header, payload, &offload, counters)
     }
 
-    /// IEEE 802.1Q 9: the tag is between the addresses and the type.
     #[inline(never)]
     fn send_tagged(
         &mut self,
@@ -103,33 +97,11 @@ impl Transmit {
         offload: TxOffload,
         counters: &mut DeviceCounters,
     ) -> Result<(), TxFull> {
-        let Some((addresses, rest)) = header
-            .split_at_checked(ADDRESSES)
-            .filter(|_| header.len() + TAG_LEN <= HEADER_MAX)
-        else {
+        let Some((tagged, offload)) = self.tags.insert(offload.link, header, &offload) else {
             counters.tx_dropped += 1;
             return Ok(());
         };
-        let (kind, control) = self.tags.tag(offload.link, header);
-        let ([a, b], [c, d]) = (kind.to_be_bytes(), control.to_be_bytes());
-        let mut tagged = [0; HEADER_MAX];
-        let len = header.len() + TAG_LEN;
-        tagged[..ADDRESSES].copy_from_slice(addresses);
-        tagged[ADDRESSES..ADDRESSES + TAG_LEN].copy_from_slice(&[a, b, c, d]);
-        tagged[ADDRESSES + TAG_LEN..len].copy_from_slice(rest);
-        let tag = TAG_LEN as u16;
-        let offload = TxOffload {
-            checksum: offload.checksum.map(|mut partial| {
-                partial.start += tag;
-                partial
-            }),
-            gso: offload.gso.map(|mut gso| {
-                gso.header_len += tag;
-                gso
-            }),
-            ..offload
-        };
-        self.send_frame(fd, &tagged[..len], payload, &offload, counters)
+        self.send_frame(fd, tagged.bytes(), payload, &offload, counters)
     }
 
     #[inline]

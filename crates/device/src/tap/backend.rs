@@ -32,6 +32,7 @@ impl Backend for Tap {
                 has_interface: true,
                 makes_interface: true,
                 is_heard: true,
+                has_provider_tags: true,
                 ..Capabilities::NONE
             },
         }

@@ -11,10 +11,12 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipstack_mem::RawSlice;
+use slipstack_terms::VlanTag;
 use slipstack_wire::TxOffload;
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
+use crate::tags::{self, ADDRESSES, HEADER_MAX, TAG_LEN, Tags};
 use crate::vnet::{self, Received};
 
 pub(crate) use backend::Tap;
@@ -23,7 +25,6 @@ pub(crate) use backend::Tap;
 const FRAME_MAX: usize = 68 * 1024;
 /// Frames up to this length are copied together: cheaper than describing three pieces.
 const COPY_MAX: usize = 512;
-const HEADER_MAX: usize = 256;
 
 /// One queue of a TAP, driven by one engine.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(crate) struct TapSlot {
     is_stalled: bool,
     /// The TAP was deleted. Its descriptor would end every sleep at once (EPOLLERR), for ever.
     is_deleted: bool,
+    /// VLANs whose frames are accepted.
+    tags: Tags,
     counters: DeviceCounters,
 }
 
@@ -97,6 +100,7 @@ impl TapSlot {
             buffer: vec![0; FRAME_MAX],
             is_stalled: false,
             is_deleted: false,
+            tags: Tags::default(),
             counters: DeviceCounters::default(),
         }
     }
@@ -127,16 +131,50 @@ impl TapSlot {
         )?)
     }
 
+    #[inline(never)]
+    fn write_tagged(
+        &mut self,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        offload: &TxOffload,
+    ) -> io::Result<usize> {
+        let tagged = self.tags.insert(offload.link, header, offload);
+        let (tagged, offload) = tagged.ok_or(io::ErrorKind::InvalidInput)?;
+        self.write(tagged.bytes(), payload, &offload)
+    }
+
+    /// Removes the tag of a frame in the buffer, which begins at `from`. Returns where the frame
+    /// begins then and its VLAN; `None` if no such VLAN is wanted.
+    #[inline(never)]
+    fn untag(&mut self, from: usize, (vlan, is_provider): (u16, bool)) -> Option<(usize, u16)> {
+        if self.tags.is_wanted(vlan, is_provider) {
+            let to = from + TAG_LEN;
+            self.buffer.copy_within(from..from + ADDRESSES, to);
+            return Some((to, vlan));
+        }
+        // The stack reads the tag that gives a priority alone.
+        ((vlan, is_provider) == (0, false)).then_some((from, 0))
+    }
+
     fn deliver(&mut self, len: usize, sink: &mut dyn Sink) {
-        let counters = &mut self.counters;
         let Some((virtio, frame)) = self.buffer[..len].split_at_checked(vnet::TAP_LEN) else {
-            counters.rx_malformed += 1;
+            self.counters.rx_malformed += 1;
             return;
         };
-        let Some(Received::Frame(meta)) = vnet::parse(virtio) else {
-            counters.rx_malformed += 1;
+        let Some(Received::Frame(mut meta)) = vnet::parse(virtio) else {
+            self.counters.rx_malformed += 1;
             return;
         };
+        let mut from = vnet::TAP_LEN;
+        if let Some(tag) = tags::parse(frame) {
+            let Some(untagged) = self.untag(from, tag) else {
+                self.counters.rx_vlan += 1;
+                return;
+            };
+            (from, meta.link) = untagged;
+        }
+        let frame = &self.buffer[from..len];
+        let counters = &mut self.counters;
         counters.rx_frames += 1;
         counters.rx_bytes += frame.len() as u64;
         sink.frame(frame, meta);
@@ -171,7 +209,10 @@ impl Device for TapSlot {
         payload: [RawSlice<'_>; 2],
         offload: TxOffload,
     ) -> Result<(), TxFull> {
-        let sent = self.write(header, payload, &offload);
+        let sent = match offload.link {
+            0 => self.write(header, payload, &offload),
+            _ => self.write_tagged(header, payload, &offload),
+        };
         let counters = &mut self.counters;
         self.is_stalled = false;
         match sent.map_err(|error| error.raw_os_error()) {
@@ -193,6 +234,10 @@ impl Device for TapSlot {
                 Ok(())
             }
         }
+    }
+
+    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
+        self.tags.set(vlans);
     }
 
     fn flush(&mut self) {

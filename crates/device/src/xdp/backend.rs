@@ -12,7 +12,8 @@ use super::raw::Memory;
 use super::socket::{METADATA_LEN, RX_FRAMES, RX_HEADROOM, Socket, SocketParams, TX_FRAMES};
 use super::{XdpSlot, sys};
 use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened};
-use crate::bpf::programs::{self, SLOT_OF_FIRST_QUEUE};
+use crate::bpf::programs::SLOT_OF_FIRST_QUEUE;
+use crate::bpf::redirect;
 use crate::bpf::sys as bpf;
 use crate::device::Device;
 use crate::error::DeviceError;
@@ -206,7 +207,7 @@ impl Attached {
         let failed = |source| system("creating the map of AF_XDP sockets", source);
         let map = bpf::create_map("slip_sockets", bpf::MAP_XSK, 4, 4, queues.max(1), 0);
         let map = map.map_err(failed)?;
-        let code = programs::redirect(maps(steering)?, map.as_fd(), shape.len_max());
+        let code = redirect::redirect(maps(steering)?, map.as_fd(), shape.len_max());
         let kind = match link.mtu > MTU_IN_ONE {
             true => bpf::PROG_XDP | bpf::PROG_IN_PIECES,
             false => bpf::PROG_XDP,
