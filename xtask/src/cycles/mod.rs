@@ -1,4 +1,5 @@
-//! Import cycles and layers inside a crate, and functions with too many parameters.
+//! Import cycles and layers inside a crate, functions with too many parameters, and methods that
+//! belong to a part.
 //!
 //! A file is a node; an arrow leads from a file to the file that defines what it names by a path
 //! from `crate`, `self` or `super`. Names that a `mod.rs` or `lib.rs` passes on by `use` count for
@@ -9,6 +10,7 @@ mod graph;
 mod layers;
 mod modules;
 mod names;
+mod parts;
 
 use std::path::Path;
 
@@ -61,6 +63,7 @@ fn of_crate(root: &Path, name: &str) -> Vec<String> {
     let mut findings = Vec::new();
     let arrows = names::arrows(&parsed);
     findings.extend(layers::check(name, &parsed, &arrows));
+    findings.extend(parts::check(name, &parsed));
     let cycles = graph::cycles(&arrows);
     for cycle in cycles.iter().filter(|cycle| cycle.len() > CYCLE_FILES_MAX) {
         let files: Vec<&str> = cycle.iter().map(|file| parsed.name_of(*file)).collect();

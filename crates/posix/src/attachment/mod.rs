@@ -19,6 +19,7 @@ use slipstack_mem::{Lock, now_ns};
 
 use crate::attachment::seen::Seen;
 use crate::errno::Errno;
+use crate::kernel::Kernel;
 use crate::ready::Recipient;
 use crate::ready::Station;
 
@@ -97,15 +98,31 @@ impl Attachment {
     // Driving.
 
     /// Runs the engine once, and hands out events.
+    #[inline]
     pub(crate) fn turn(&self, now_ns: u64) {
+        let sleepers = &self.station.sleepers;
+        sleepers.turned_ns.store(now_ns, Ordering::Relaxed);
         self.driver.turn(now_ns);
         self.pump();
+        sleepers.nudge(|| now_ns);
     }
 
     /// Carries out pushed commands now, and hands out the resulting events.
     pub(crate) fn commands(&self) {
         self.driver.commands();
         self.pump();
+    }
+
+    /// Something for the wire was pushed on this socket: it leaves now or with the batch.
+    pub(crate) fn after_push(&self, kernel: &dyn Kernel, socket: u64) {
+        let thread = kernel.thread();
+        let Station {
+            batch, sleepers, ..
+        } = &*self.station;
+        if batch.is_due(thread, socket, || kernel.now_ns()) {
+            sleepers.lead.while_sending(thread, || self.commands());
+            sleepers.nudge(|| kernel.now_ns());
+        }
     }
 
     /// Returns whether a ticker drives the engine while the program is away.

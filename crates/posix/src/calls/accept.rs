@@ -12,16 +12,18 @@ use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::subject::Subject;
 use crate::process::table::NUMBERS_MAX;
+use crate::process::wait::Plan;
 use crate::process::wait::polled;
 use crate::process::{Accepted, Process};
 use crate::socket::description::{Decided, Description, New};
+use crate::socket::options::apply_stream_options;
 use crate::socket::options::push_options;
 use crate::socket::{Listener, Stream};
 
 impl Process {
     /// accept, accept4.
     pub fn accept4(&self, fd: i32, flags: i32) -> Outcome<Accepted> {
-        let socket = self.socket_of(fd)?;
+        let socket = self.table.socket_of(fd)?;
         let listener = match socket.decided() {
             Some(Decided::Listener(listener)) => listener,
             Some(Decided::Dgram(_)) => return Err(Errno::EOPNOTSUPP.into()),
@@ -46,7 +48,12 @@ impl Process {
         }
         let number = socket.kernel_number().filter(|_| socket.kernel_speaks());
         let kernel = polled(number, libc::POLLIN);
-        let plan = self.plan_of_call(&socket, &socket.recv_timeout_ns, kernel.as_slice());
+        let plan = Plan::of_call(
+            &*self.kernel,
+            &socket,
+            &socket.recv_timeout_ns,
+            kernel.as_slice(),
+        );
         self.wait(&plan, |kernel_look| {
             Ok(self.accept_now(&socket, listener, flags, kernel_look.is_due())?)
         })?
@@ -71,7 +78,7 @@ impl Process {
         if let Some(accepted) = self.accept_from_stack(socket, listener, flags)? {
             return Ok(Some(accepted));
         }
-        if is_look_due || listener.may_kernel_have(self.now_ns()) {
+        if is_look_due || listener.may_kernel_have(self.kernel.now_ns()) {
             return self.accept_from_kernel(socket, listener, flags);
         }
         Ok(None)
@@ -135,7 +142,7 @@ impl Process {
             .unwrap_or(SocketAddr::V4(crate::addr::ANY));
         let stream = Stream::accepted(Arc::clone(&attachment), sock);
         let new = New {
-            id: self.next_id(),
+            id: self.ids.next(),
             family: socket.family,
             kind: socket.kind,
             protocol: socket.protocol,
@@ -157,7 +164,7 @@ impl Process {
         inherit(socket, &accepted);
         attachment.name(sock, &accepted);
         if let Some(Decided::Stream(stream)) = accepted.decided() {
-            self.apply_stream_options(&accepted, stream);
+            apply_stream_options(&accepted, stream);
             self.install(number, &accepted);
             self.report.on_stream(&accepted, stream, Some(peer));
         }

@@ -3,18 +3,21 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::addr::any;
 use crate::addr::stack_addr;
-use crate::epoll::{remove_kernel_part, sets_of};
+use crate::calls::name::insist_on_listening;
+use crate::epoll::leave_kernels_sets;
 use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::Process;
+use crate::process::strict::insist;
 use crate::process::table::Entry;
+use crate::process::table::Table;
 use crate::socket::description::{Bound, Decided, Description, Kind};
+use crate::socket::options::apply_dgram_options;
 use crate::socket::{Dgram, Listener, Side};
 
 /// Connections that wait at a listener at most (net.core.somaxconn of Linux).
@@ -35,7 +38,9 @@ impl Process {
     /// Whether the number is a socket that has no part in the kernel.
     #[must_use]
     pub fn is_alone(&self, fd: i32) -> bool {
-        self.socket_of(fd).is_ok_and(|socket| socket.is_alone())
+        self.table
+            .socket_of(fd)
+            .is_ok_and(|socket| socket.is_alone())
     }
 
     pub(crate) fn bind_alone(&self, socket: &Arc<Description>, addr: SocketAddr) -> Outcome<()> {
@@ -52,7 +57,7 @@ impl Process {
         }
         let port = match addr.port() {
             0 => free_port(socket)?,
-            port if self.is_bound_alone(socket, SocketAddr::new(ip, port)) => {
+            port if self.table.is_bound_alone(socket, SocketAddr::new(ip, port)) => {
                 return Err(Errno::EADDRINUSE.into());
             }
             port => port,
@@ -66,37 +71,13 @@ impl Process {
         });
         if socket.kind == Kind::Dgram {
             let _ = socket.decided.set(Decided::Dgram(Dgram::new(Side::Stack)));
-            self.apply_dgram_options(socket);
-            self.leave_kernels_set(socket);
+            apply_dgram_options(socket);
+            leave_kernels_sets(socket);
             self.on_intent(socket);
             self.realize_bound(socket);
-            self.insist(socket)?;
+            insist(&self.settings, socket)?;
         }
         Ok(())
-    }
-
-    /// Whether another socket of this kind has the address, and one of the two does not share it.
-    fn is_bound_alone(&self, socket: &Arc<Description>, addr: SocketAddr) -> bool {
-        let shares = |socket: &Description| {
-            let cold = socket.cold.lock();
-            cold.options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT)
-        };
-        let may_share = shares(socket);
-        let overlaps = |other: SocketAddr| {
-            other.port() == addr.port()
-                && (other.ip() == addr.ip()
-                    || (other.is_ipv4() == addr.is_ipv4()
-                        && (other.ip().is_unspecified() || addr.ip().is_unspecified())))
-        };
-        self.table.all().into_iter().any(|(_, entry)| match entry {
-            Entry::Socket(other) if other.kind == socket.kind && other.is_alone() => {
-                let bound = other.cold.lock().bound;
-                bound.is_some_and(|bound| overlaps(bound.addr))
-                    && !matches!(other.decided(), Some(Decided::Stream(_)))
-                    && !(may_share && shares(&other))
-            }
-            _ => false,
-        })
     }
 
     pub(crate) fn listen_alone(&self, socket: &Arc<Description>, backlog: i32) -> Outcome<()> {
@@ -123,33 +104,15 @@ impl Process {
         if socket.decided.set(Decided::Listener(listener)).is_err() {
             return Err(Errno::EINVAL.into());
         }
-        self.leave_kernels_set(socket);
+        leave_kernels_sets(socket);
         self.on_intent(socket);
         self.report.tell(&self.engines);
-        self.insist_on_listening(socket)
-    }
-
-    /// `listen` again: only the backlog changes.
-    pub(crate) fn listen_longer(&self, listener: &Listener, backlog: i32) -> Outcome<()> {
-        let backlog = bounded(backlog);
-        listener.backlog.store(backlog, Ordering::Relaxed);
-        if let Some((attachment, sock)) = &*listener.stack() {
-            attachment.listen(*sock, u32::try_from(backlog).unwrap_or(0))?;
-        }
-        Ok(())
-    }
-
-    /// Removes from epoll sets a kernel socket that served only to check options.
-    fn leave_kernels_set(&self, socket: &Description) {
-        if socket.has_kernel() {
-            for (set, item) in sets_of(socket) {
-                remove_kernel_part(&set, item);
-            }
-        }
+        insist_on_listening(&self.settings, socket)
     }
 }
 
-fn bounded(backlog: i32) -> i32 {
+/// The backlog of a listener that has no part in the kernel.
+pub(crate) fn bounded(backlog: i32) -> i32 {
     match backlog {
         0..=BACKLOG_MAX => backlog,
         _ => BACKLOG_MAX,
@@ -172,4 +135,30 @@ fn free_port(socket: &Description) -> Result<u16, Errno> {
     SocketAddr::try_from(name)
         .map(|name| name.port())
         .map_err(|_| Errno::EADDRINUSE)
+}
+
+impl Table {
+    /// Whether another socket of this kind has the address, and one of the two does not share it.
+    pub(crate) fn is_bound_alone(&self, socket: &Arc<Description>, addr: SocketAddr) -> bool {
+        let shares = |socket: &Description| {
+            let cold = socket.cold.lock();
+            cold.options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT)
+        };
+        let may_share = shares(socket);
+        let overlaps = |other: SocketAddr| {
+            other.port() == addr.port()
+                && (other.ip() == addr.ip()
+                    || (other.is_ipv4() == addr.is_ipv4()
+                        && (other.ip().is_unspecified() || addr.ip().is_unspecified())))
+        };
+        self.all().into_iter().any(|(_, entry)| match entry {
+            Entry::Socket(other) if other.kind == socket.kind && other.is_alone() => {
+                let bound = other.cold.lock().bound;
+                bound.is_some_and(|bound| overlaps(bound.addr))
+                    && !matches!(other.decided(), Some(Decided::Stream(_)))
+                    && !(may_share && shares(&other))
+            }
+            _ => false,
+        })
+    }
 }

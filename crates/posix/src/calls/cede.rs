@@ -5,7 +5,6 @@
 //! other programs find the port in use. Where the program has a kernel socket of its own for the
 //! port, the stack's socket gives up its kernel part, whichever was bound first.
 
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +14,6 @@ use slipstack_mem::Descriptor;
 use crate::epoll::{remove_kernel_part, sets_of};
 use crate::errno::Errno;
 use crate::process::Process;
-use crate::process::chosen::Chosen;
 use crate::process::table::Entry;
 use crate::socket::Side;
 use crate::socket::description::{Decided, Description, Kind};
@@ -30,11 +28,7 @@ impl Process {
             libc::SOCK_DGRAM => false,
             _ => return,
         };
-        if let Some(chosen) = Chosen::of(fd, is_stream) {
-            let mut all = self.chosen.lock();
-            all.retain(|one| one.number != fd && one.is_there());
-            all.push(chosen);
-        }
+        self.chosen.note(fd, is_stream);
     }
 
     /// Handles a kernel socket that has found a port taken (`addr`: the requested one, else its
@@ -42,13 +36,7 @@ impl Process {
     /// if the call is worth another try.
     #[cold]
     pub fn cede_port(&self, fd: i32, addr: Option<&[u8]>) -> bool {
-        let found = self
-            .chosen
-            .lock()
-            .iter()
-            .find(|it| it.number == fd)
-            .copied();
-        let Some(chosen) = found.filter(Chosen::is_there) else {
+        let Some(chosen) = self.chosen.find(fd) else {
             return false;
         };
         let port = match addr {
@@ -68,18 +56,6 @@ impl Process {
             }
         }
         has_ceded
-    }
-
-    /// Whether a kernel socket of the program's choice has this port.
-    #[cold]
-    pub(crate) fn is_ports_kernel_chosen(&self, kind: Kind, addr: SocketAddr) -> bool {
-        let all = self.chosen.lock();
-        let of_kind = all
-            .iter()
-            .filter(|it| it.is_stream == (kind == Kind::Stream));
-        of_kind
-            .filter_map(Chosen::port)
-            .any(|port| port == addr.port())
     }
 
     /// Gives the kernel part up: the socket is the stack's alone from now on.

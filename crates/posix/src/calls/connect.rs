@@ -1,6 +1,6 @@
 //! connect, for both protocols.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use slipstack_channel::{CloseMode, SockId, SocketOption, Transport};
@@ -15,7 +15,11 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::report::{Given as Placed, Reason};
+use crate::process::reuse::disconnect_stream;
+use crate::process::wait::Plan;
 use crate::socket::description::{Bound, Decided, Description, Kind};
+use crate::socket::options::apply_dgram_options;
+use crate::socket::options::apply_stream_options;
 use crate::socket::options::push_options;
 use crate::socket::{Dgram, Side, Stream};
 
@@ -43,7 +47,7 @@ impl ConnectParams {
 impl Process {
     /// `connect`.
     pub fn connect(&self, fd: i32, addr: &[u8]) -> Outcome<()> {
-        let socket = self.socket_of(fd)?;
+        let socket = self.table.socket_of(fd)?;
         let given = match socket.kind {
             // tcp_v6_connect() checks the length first.
             Kind::Stream if socket.family == Family::V6 && is_short_of_v6(addr) => {
@@ -95,13 +99,13 @@ impl Process {
         remote: SocketAddr,
         params: ConnectParams,
     ) -> Outcome<()> {
-        self.check_scope(socket, remote)?;
-        self.check_ways(socket, remote)?;
-        self.check_direct(socket, remote)?;
-        if socket.kind == Kind::Stream && self.is_for_many(remote) {
+        check_scope(socket, remote)?;
+        check_ways(socket, remote)?;
+        self.network.check_direct(socket, remote)?;
+        if socket.kind == Kind::Stream && self.network.is_for_many(remote) {
             return Err(Errno::ENETUNREACH.into());
         }
-        if let Some(reason) = self.reason_to_connect_in_kernel(socket, remote) {
+        if let Some(reason) = self.network.reason_to_connect_in_kernel(socket, remote) {
             self.permit_kernel(socket, Placed::Remote(remote), reason, Errno::ENETUNREACH)?;
             if socket.kind == Kind::Stream
                 && reason == Reason::Loopback
@@ -114,7 +118,7 @@ impl Process {
         }
         if socket.kind == Kind::Dgram {
             let _ = socket.decided.set(Decided::Dgram(Dgram::new(Side::Stack)));
-            self.apply_dgram_options(socket);
+            apply_dgram_options(socket);
             let Some(Decided::Dgram(dgram)) = socket.decided() else {
                 return Err(Errno::EINVAL.into());
             };
@@ -137,7 +141,7 @@ impl Process {
                 return self.become_kernel(socket, why, given);
             }
         };
-        let sock = self.open_for_connect(socket, &attachment)?;
+        let sock = open_for_connect(socket, &attachment)?;
         if params.is_fast {
             attachment.set_option(sock, SocketOption::FastOpenConnect(true));
         }
@@ -150,24 +154,13 @@ impl Process {
         let Some(Decided::Stream(stream)) = socket.decided() else {
             return Err(Errno::EINVAL.into());
         };
-        self.apply_stream_options(socket, stream);
+        apply_stream_options(socket, stream);
         if socket.has_kernel() {
             for (set, item) in sets_of(socket) {
                 remove_kernel_part(&set, item);
             }
         }
         self.attempt(socket, stream, (&attachment, sock), remote, params)
-    }
-
-    /// tcp_v4_connect() and tcp_v6_connect(): refuse broadcast and multicast addresses.
-    fn is_for_many(&self, remote: SocketAddr) -> bool {
-        let ip = remote.ip();
-        ip.is_multicast()
-            || ip == Ipv4Addr::BROADCAST
-            || self
-                .network
-                .policy()
-                .is_some_and(|policy| policy.is_broadcast(ip))
     }
 
     /// Connects a blocking socket on the loopback, where a refusal is known at once: a refused
@@ -189,27 +182,6 @@ impl Process {
             Err(rustix::io::Errno::ALREADY) => Ok(false),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// A channel socket with the program's options and, if it chose one, its local address.
-    fn open_for_connect(
-        &self,
-        socket: &Description,
-        attachment: &Attachment,
-    ) -> Result<SockId, Errno> {
-        let sock = attachment.open(Transport::Tcp)?;
-        let (bound, options) = {
-            let cold = socket.cold.lock();
-            (cold.bound, cold.options.clone())
-        };
-        push_options(attachment, sock, &options);
-        if let Some(local) = bound.and_then(wanted_local)
-            && let Err(error) = attachment.bind(sock, local, socket.is_v6_only(), false)
-        {
-            attachment.close(sock, CloseMode::Abort);
-            return Err(error);
-        }
-        Ok(sock)
     }
 
     /// Sends the SYN and, unless the socket is non-blocking, waits for the result.
@@ -254,7 +226,7 @@ impl Process {
         stream: &Stream,
         late: Errno,
     ) -> Outcome<()> {
-        let plan = self.plan_of_call(socket, &socket.send_timeout_ns, &[]);
+        let plan = Plan::of_call(&*self.kernel, socket, &socket.send_timeout_ns, &[]);
         match self.wait(&plan, |_| Ok(stream.poll_connect()))? {
             Some(outcome) => {
                 stream.take_unanswered();
@@ -273,16 +245,16 @@ impl Process {
         let remote = match given {
             Given::Addr(remote) => remote,
             Given::Unspecified => {
-                self.disconnect_stream(socket, stream);
+                disconnect_stream(socket, stream);
                 return Ok(());
             }
             Given::Other => return Err(Errno::EAFNOSUPPORT.into()),
         };
         if stream.is_failed() {
-            self.check_ways(socket, remote)?;
-            self.check_direct(socket, remote)?;
+            check_ways(socket, remote)?;
+            self.network.check_direct(socket, remote)?;
             let attachment = Arc::clone(stream.attachment());
-            let sock = self.open_for_connect(socket, &attachment)?;
+            let sock = open_for_connect(socket, &attachment)?;
             attachment.close(stream.attachment_and_sock().1, CloseMode::Abort);
             attachment.name(sock, socket);
             stream.try_again(sock);
@@ -307,110 +279,21 @@ impl Process {
         }
     }
 
-    /// An IPv6 socket bound to an address of one family sends only to that family, and an IPv6-only
-    /// one only to IPv6 (tcp_v6_connect(), udpv6_sendmsg(), ip6_dst_lookup_tail()).
-    pub(crate) fn check_ways(&self, socket: &Description, remote: SocketAddr) -> Result<(), Errno> {
-        if socket.family == Family::V4 || remote.ip().is_loopback() {
-            return Ok(());
-        }
-        let bound = socket.cold.lock().bound;
-        let own = bound.map(|bound| bound.addr.ip().to_canonical());
-        let own = own.filter(|own| !own.is_unspecified() && !own.is_multicast());
-        match remote.ip().to_canonical() {
-            IpAddr::V4(_) if own.is_some_and(|own| own.is_ipv6()) || socket.is_v6_only() => {
-                Err(Errno::ENETUNREACH)
-            }
-            IpAddr::V6(_) if own.is_some_and(|own| own.is_ipv4()) => Err(Errno::EAFNOSUPPORT),
-            _ => Ok(()),
-        }
-    }
-
-    /// SO_DONTROUTE: ip_sock_rt_scope().
-    fn check_direct(&self, socket: &Description, remote: SocketAddr) -> Result<(), Errno> {
-        let is_direct = {
-            let cold = socket.cold.lock();
-            cold.options.is_on(libc::SOL_SOCKET, libc::SO_DONTROUTE)
-        };
-        if is_direct {
-            self.check_link(remote)?;
-        }
-        Ok(())
-    }
-
-    /// Checks SO_DONTROUTE: packets without a router find stations of the link alone. IPv6 knows
-    /// nothing of the kind.
-    pub(crate) fn check_link(&self, remote: SocketAddr) -> Result<(), Errno> {
-        let ip = remote.ip().to_canonical();
-        let is_far = |ip: Ipv4Addr| !(ip.is_loopback() || ip.is_multicast() || ip.is_broadcast());
-        match (ip, self.network.policy()) {
-            (IpAddr::V4(v4), Some(policy)) if is_far(v4) && !policy.is_on_link(ip) => {
-                Err(Errno::ENETUNREACH)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// RFC 4007 6: a link-local address needs an interface, either its own scope or that of the
-    /// socket's binding (__ip6_datagram_connect(), tcp_v6_connect()).
-    pub(crate) fn check_scope(
-        &self,
-        socket: &Description,
-        remote: SocketAddr,
-    ) -> Result<(), Errno> {
-        if !is_link_local(remote.ip()) || scope_of(remote) != 0 {
-            return Ok(());
-        }
-        let bound = socket.cold.lock().bound;
-        match bound.is_some_and(|bound| is_link_local(bound.addr.ip())) {
-            true => Ok(()),
-            false => Err(Errno::EINVAL),
-        }
-    }
-
-    /// Why a connection to `remote` is the kernel's, if it is.
-    pub(crate) fn reason_to_connect_in_kernel(
-        &self,
-        socket: &Description,
-        remote: SocketAddr,
-    ) -> Option<Reason> {
-        if remote.ip().is_loopback() || remote.ip().is_unspecified() {
-            return Some(Reason::Loopback);
-        }
-        let cold = socket.cold.lock();
-        let scope = scope_of(remote);
-        let is_ours = if remote.ip().is_multicast() {
-            socket.kind == Kind::Dgram
-                && self
-                    .network
-                    .sends_to_group(&cold.options, remote.ip(), scope)
-        } else if is_link_local(remote.ip())
-            && scope != 0
-            && !self.network.is_interface_of_stack(scope)
-        {
-            false
-        } else {
-            let bound = cold.bound.map(|bound| bound.addr);
-            self.network.is_reachable(remote, &cold.options, bound)
-        };
-        if !is_ours {
-            return Some(match self.network.policy() {
-                Some(_) => Reason::Route,
-                None => Reason::NoStack,
-            });
-        }
-        cold.options.has_device().then_some(Reason::Device)
-    }
-
     fn connect_dgram(&self, socket: &Arc<Description>, dgram: &Dgram, given: Given) -> Outcome<()> {
         let remote = match given {
             Given::Addr(remote) => remote,
             Given::Other => return Err(Errno::EAFNOSUPPORT.into()),
-            Given::Unspecified => return self.disconnect_dgram(socket, dgram),
+            Given::Unspecified => {
+                let bound = socket.cold.lock().bound;
+                dgram.disconnect(bound.is_some_and(|bound| bound.is_wildcard))?;
+                self.report.on_dgram(socket, dgram);
+                return Ok(());
+            }
         };
-        self.check_scope(socket, remote)?;
-        self.check_ways(socket, remote)?;
-        self.check_direct(socket, remote)?;
-        if let Some(reason) = self.reason_to_connect_in_kernel(socket, remote) {
+        check_scope(socket, remote)?;
+        check_ways(socket, remote)?;
+        self.network.check_direct(socket, remote)?;
+        if let Some(reason) = self.network.reason_to_connect_in_kernel(socket, remote) {
             let given = Placed::Remote(remote);
             self.permit_kernel(socket, given, reason, Errno::ENETUNREACH)?;
             if dgram.side() == Side::Stack {
@@ -422,7 +305,7 @@ impl Process {
             self.report.on_dgram(socket, dgram);
             return Err(Divert::Kernel);
         }
-        self.may_broadcast(dgram, remote)?;
+        self.network.may_broadcast(dgram, remote)?;
         *dgram.remote.lock() = Some(remote);
         dgram.gathering.on_connect(Some(remote));
         if dgram.is_intent() {
@@ -436,25 +319,6 @@ impl Process {
             attachment.udp_connect(sock, Some(remote))?;
         }
         dgram.set_side(Side::Stack);
-        self.report.on_dgram(socket, dgram);
-        Ok(())
-    }
-
-    fn disconnect_dgram(&self, socket: &Description, dgram: &Dgram) -> Outcome<()> {
-        *dgram.remote.lock() = None;
-        dgram.gathering.on_connect(None);
-        let bound = socket.cold.lock().bound;
-        if dgram.side() == Side::Kernel {
-            dgram.set_side(Side::Both);
-            return Err(Divert::Kernel);
-        }
-        if let Some((attachment, sock)) = dgram.part() {
-            attachment.udp_connect(sock, None)?;
-        }
-        dgram.give_port_back();
-        if bound.is_some_and(|bound| bound.is_wildcard) {
-            dgram.set_side(Side::Both);
-        }
         self.report.on_dgram(socket, dgram);
         Ok(())
     }
@@ -474,7 +338,7 @@ impl Process {
             at_ns: 0,
         });
         let _ = socket.decided.set(Decided::Dgram(Dgram::new(Side::Both)));
-        self.apply_dgram_options(socket);
+        apply_dgram_options(socket);
         self.on_intent(socket);
         Ok(())
     }
@@ -491,4 +355,52 @@ fn wanted_local(bound: Bound) -> Option<SocketAddr> {
         return None;
     }
     Some(local)
+}
+
+/// A channel socket with the program's options and, if it chose one, its local address.
+fn open_for_connect(socket: &Description, attachment: &Attachment) -> Result<SockId, Errno> {
+    let sock = attachment.open(Transport::Tcp)?;
+    let (bound, options) = {
+        let cold = socket.cold.lock();
+        (cold.bound, cold.options.clone())
+    };
+    push_options(attachment, sock, &options);
+    if let Some(local) = bound.and_then(wanted_local)
+        && let Err(error) = attachment.bind(sock, local, socket.is_v6_only(), false)
+    {
+        attachment.close(sock, CloseMode::Abort);
+        return Err(error);
+    }
+    Ok(sock)
+}
+
+/// An IPv6 socket bound to an address of one family sends only to that family, and an IPv6-only
+/// one only to IPv6 (tcp_v6_connect(), udpv6_sendmsg(), ip6_dst_lookup_tail()).
+pub(crate) fn check_ways(socket: &Description, remote: SocketAddr) -> Result<(), Errno> {
+    if socket.family == Family::V4 || remote.ip().is_loopback() {
+        return Ok(());
+    }
+    let bound = socket.cold.lock().bound;
+    let own = bound.map(|bound| bound.addr.ip().to_canonical());
+    let own = own.filter(|own| !own.is_unspecified() && !own.is_multicast());
+    match remote.ip().to_canonical() {
+        IpAddr::V4(_) if own.is_some_and(|own| own.is_ipv6()) || socket.is_v6_only() => {
+            Err(Errno::ENETUNREACH)
+        }
+        IpAddr::V6(_) if own.is_some_and(|own| own.is_ipv4()) => Err(Errno::EAFNOSUPPORT),
+        _ => Ok(()),
+    }
+}
+
+/// RFC 4007 6: a link-local address needs an interface, either its own scope or that of the
+/// socket's binding (__ip6_datagram_connect(), tcp_v6_connect()).
+pub(crate) fn check_scope(socket: &Description, remote: SocketAddr) -> Result<(), Errno> {
+    if !is_link_local(remote.ip()) || scope_of(remote) != 0 {
+        return Ok(());
+    }
+    let bound = socket.cold.lock().bound;
+    match bound.is_some_and(|bound| is_link_local(bound.addr.ip())) {
+        true => Ok(()),
+        false => Err(Errno::EINVAL),
+    }
 }

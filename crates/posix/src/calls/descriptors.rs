@@ -75,7 +75,7 @@ impl Process {
                 if is_last {
                     self.engines.homes.leave(&set);
                     end_set(&set);
-                    self.close_common(set.set_common(None));
+                    self.lending.close_common(set.set_common(None));
                 }
             }
         }
@@ -104,7 +104,7 @@ impl Process {
                 if !stream.is_here(here) {
                     attachment.close(sock, mode);
                 }
-                self.after_push(attachment, socket.id);
+                attachment.after_push(&*self.kernel, socket.id);
             }
             Some(Decided::Listener(listener)) => {
                 listener.shut();
@@ -120,9 +120,9 @@ impl Process {
                 }
             }
             Some(Decided::Foreign(it)) => {
-                self.drop_kernel_part(it);
+                self.lending.drop_kernel_part(it);
                 it.give_back();
-                self.drop_way(it);
+                self.lending.drop_way(it);
             }
             None => {}
         }
@@ -140,7 +140,8 @@ impl Process {
             subject: Subject::Socket(socket),
             kernel: &[],
             deadline_ns: Some(
-                self.now_ns()
+                self.kernel
+                    .now_ns()
                     .saturating_add(seconds.saturating_mul(NS_PER_S)),
             ),
             mask: None,
@@ -154,7 +155,7 @@ impl Process {
     #[must_use]
     pub fn inode(&self, fd: i32) -> Option<u64> {
         match self.table.find(fd)? {
-            Entry::Socket(socket) => Some(self.inode_of(&socket)),
+            Entry::Socket(socket) => Some(self.ids.inode_of(&socket)),
             Entry::Set(_) | Entry::Routes(_) => None,
         }
     }

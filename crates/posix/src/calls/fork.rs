@@ -15,13 +15,15 @@ use crate::addr::stack_addr;
 use crate::epoll::{Set, Target};
 use crate::idhash::BuildIdHasher;
 use crate::lending::Inheritance;
+use crate::lending::StewardSockets;
 use crate::process::Process;
-use crate::process::lending::StewardSockets;
 use crate::process::report::Reason;
 use crate::process::table::Entry;
+use crate::process::table::Table;
 use crate::ready::{Awaited, Watcher};
 use crate::socket::borrowed::Borrowed;
 use crate::socket::description::{Bound, Decided, Description, Kind, New};
+use crate::socket::kernel_socket::backlog_of;
 use crate::socket::kernel_socket::kernel_name;
 use crate::socket::kernel_socket::set_nonblocking;
 use crate::socket::{Dgram, Listener, Side};
@@ -39,7 +41,7 @@ impl Process {
             .for_each(|attachment| attachment.commands());
         if !attachments.is_empty() {
             self.realize_datagrams();
-            self.copy_peeked();
+            self.table.copy_peeked();
         }
         if !self.engines.is_attaching() {
             self.prepare_lending();
@@ -50,7 +52,7 @@ impl Process {
         self.engines.homes.hold();
         self.owners.hold();
         self.nesting.hold();
-        let held = self.things();
+        let held = self.table.in_order();
         for entry in &held {
             match entry {
                 Entry::Socket(socket) => socket.cold.hold(),
@@ -69,16 +71,6 @@ impl Process {
         self.table.hold();
         self.numbers.hold();
         self.lending.hold();
-    }
-
-    fn copy_peeked(&self) {
-        for (_, entry) in self.table.all() {
-            if let Entry::Socket(socket) = entry
-                && let Some(Decided::Dgram(dgram)) = socket.decided()
-            {
-                dgram.copy_peeked();
-            }
-        }
     }
 
     /// Ends the preparation in the parent, or when the fork failed.
@@ -131,19 +123,6 @@ impl Process {
         }
     }
 
-    /// Returns the objects behind our numbers, each once, in an order that all threads keep:
-    /// sockets before sets, and sets before those that they contain.
-    fn things(&self) -> Vec<Entry> {
-        let mut all: Vec<Entry> = self.table.all().into_iter().map(|(_, it)| it).collect();
-        all.sort_by_key(Entry::order);
-        all.dedup_by_key(|entry| entry.order());
-        all.sort_by_cached_key(|entry| match entry {
-            Entry::Set(set) => (entry.order().0, Reverse(set.depth())),
-            Entry::Socket(_) | Entry::Routes(_) => (entry.order().0, Reverse(0)),
-        });
-        all
-    }
-
     /// Returns the locked entries, which are released.
     fn release_all(&self) -> Vec<Entry> {
         self.lending.release();
@@ -187,13 +166,13 @@ impl Process {
         self.report.after_fork_child();
         let lent = self.begin_borrowing();
         self.engines.is_forked.store(true, Ordering::Relaxed);
-        let parent = self.pid.swap(std::process::id(), Ordering::Relaxed);
+        let parent = self.ids.on_fork();
         let mut renewed = Renewed::default();
         for (number, entry) in self.table.all() {
             match entry {
                 Entry::Socket(old) => {
                     let new = renewed.entry(old.id).or_insert_with(|| {
-                        let new = Arc::new(self.in_child(&old, &lent));
+                        let new = Arc::new(in_child(self.ids.next(), &old, &lent));
                         new.set_inode(old.inode(parent));
                         new
                     });
@@ -212,64 +191,6 @@ impl Process {
                 replace_members(&set, &renewed);
             }
         }
-    }
-
-    /// Returns the child's description for one of the parent's.
-    fn in_child(&self, old: &Arc<Description>, lent: &Inheritance) -> Description {
-        let new = Description::like(old, self.next_id());
-        let foreign = || {
-            let (names, control) = lent.of_parent(old.id);
-            Decided::Foreign(Borrowed::new(old.id, names, control, None))
-        };
-        let readable = old
-            .cold
-            .try_lock()
-            .map(|cold| (cold.options.clone(), cold.bound, cold.memberships.clone()));
-        let Some((options, bound, memberships)) = readable else {
-            // Another thread of the parent was inside: its state cannot be read any more.
-            let _ = new.decided.set(foreign());
-            return new;
-        };
-        new.error_queue.set(options.error_queue_messages());
-        {
-            let mut cold = new.cold.lock();
-            cold.options = options;
-            cold.bound = bound;
-            cold.memberships = memberships;
-        }
-        let decided = match old.decided() {
-            None => return new,
-            Some(Decided::Listener(listener)) => {
-                new.set_inherited();
-                let backlog = listener.backlog.load(Ordering::Relaxed);
-                Decided::Listener(Listener::new(listener.addr, backlog))
-            }
-            Some(Decided::Dgram(dgram)) if old.has_kernel() || old.is_ceded() => {
-                let fresh = Dgram::new(dgram.side());
-                fresh.apply(&new.cold.lock().options);
-                let handed = dgram.take_handed();
-                new.set_inherited();
-                if let Some(remote) = dgram.remote.try_lock() {
-                    *fresh.remote.lock() = *remote;
-                }
-                match lent.of_parent(old.id) {
-                    (Some(names), Some(control)) => {
-                        let it = Borrowed::new(old.id, Some(names), Some(control), None);
-                        Decided::Foreign(it.or_own(fresh))
-                    }
-                    _ => {
-                        fresh.give_left(handed.map(|left| *left));
-                        Decided::Dgram(fresh)
-                    }
-                }
-            }
-            Some(Decided::Foreign(it)) => {
-                Decided::Foreign(it.for_child(lent.instead_of(it.control().as_ref())))
-            }
-            Some(Decided::Stream(_) | Decided::Dgram(_)) => foreign(),
-        };
-        let _ = new.decided.set(decided);
-        new
     }
 
     /// Prepares for `exec` in this process. Hands the connections over and returns a text for
@@ -307,7 +228,7 @@ impl Process {
                 _ => continue,
             };
             let nonblocking = if socket.is_nonblocking() { "n" } else { "" };
-            let inode = self.inode_of(&socket);
+            let inode = self.ids.inode_of(&socket);
             items.push(format!("{letter}{number}{nonblocking}/{inode}"));
         }
         // A process that only receives a connection does not share the ports.
@@ -322,7 +243,7 @@ impl Process {
 
     /// Handles a failed `exec`: the program goes on, but its connections are gone.
     pub fn exec_failed(&self) {
-        self.keep_controls();
+        self.lending.keep_controls();
         // Other threads sleep for sockets that are only intents from now on.
         self.engines.absence.note();
         for attachment in self.engines.homes.attachments() {
@@ -379,7 +300,7 @@ impl Process {
         };
         set_nonblocking(number, true).ok()?;
         let socket = Arc::new(Description::new(New {
-            id: self.next_id(),
+            id: self.ids.next(),
             family,
             kind,
             protocol: 0,
@@ -393,7 +314,7 @@ impl Process {
         let decided = match kind {
             Kind::Stream if item.starts_with('b') => None,
             Kind::Stream => {
-                let backlog = self.kernel_backlog(number);
+                let backlog = backlog_of(&*self.kernel, number);
                 Some(Decided::Listener(Listener::new(stack_addr(addr), backlog)))
             }
             Kind::Dgram if is_wildcard => Some(Decided::Dgram(Dgram::new(Side::Both))),
@@ -481,4 +402,87 @@ impl Description {
             .and_then(|number| set_nonblocking(number, self.is_nonblocking()))
             .is_ok()
     }
+}
+
+impl Table {
+    pub(crate) fn copy_peeked(&self) {
+        for (_, entry) in self.all() {
+            if let Entry::Socket(socket) = entry
+                && let Some(Decided::Dgram(dgram)) = socket.decided()
+            {
+                dgram.copy_peeked();
+            }
+        }
+    }
+
+    /// Returns the objects behind our numbers, each once, in an order that all threads keep:
+    /// sockets before sets, and sets before those that they contain.
+    pub(crate) fn in_order(&self) -> Vec<Entry> {
+        let mut all: Vec<Entry> = self.all().into_iter().map(|(_, it)| it).collect();
+        all.sort_by_key(Entry::order);
+        all.dedup_by_key(|entry| entry.order());
+        all.sort_by_cached_key(|entry| match entry {
+            Entry::Set(set) => (entry.order().0, Reverse(set.depth())),
+            Entry::Socket(_) | Entry::Routes(_) => (entry.order().0, Reverse(0)),
+        });
+        all
+    }
+}
+
+/// Returns the child's description for one of the parent's.
+fn in_child(id: u64, old: &Arc<Description>, lent: &Inheritance) -> Description {
+    let new = Description::like(old, id);
+    let foreign = || {
+        let (names, control) = lent.of_parent(old.id);
+        Decided::Foreign(Borrowed::new(old.id, names, control, None))
+    };
+    let readable = old
+        .cold
+        .try_lock()
+        .map(|cold| (cold.options.clone(), cold.bound, cold.memberships.clone()));
+    let Some((options, bound, memberships)) = readable else {
+        // Another thread of the parent was inside: its state cannot be read any more.
+        let _ = new.decided.set(foreign());
+        return new;
+    };
+    new.error_queue.set(options.error_queue_messages());
+    {
+        let mut cold = new.cold.lock();
+        cold.options = options;
+        cold.bound = bound;
+        cold.memberships = memberships;
+    }
+    let decided = match old.decided() {
+        None => return new,
+        Some(Decided::Listener(listener)) => {
+            new.set_inherited();
+            let backlog = listener.backlog.load(Ordering::Relaxed);
+            Decided::Listener(Listener::new(listener.addr, backlog))
+        }
+        Some(Decided::Dgram(dgram)) if old.has_kernel() || old.is_ceded() => {
+            let fresh = Dgram::new(dgram.side());
+            fresh.apply(&new.cold.lock().options);
+            let handed = dgram.take_handed();
+            new.set_inherited();
+            if let Some(remote) = dgram.remote.try_lock() {
+                *fresh.remote.lock() = *remote;
+            }
+            match lent.of_parent(old.id) {
+                (Some(names), Some(control)) => {
+                    let it = Borrowed::new(old.id, Some(names), Some(control), None);
+                    Decided::Foreign(it.or_own(fresh))
+                }
+                _ => {
+                    fresh.give_left(handed.map(|left| *left));
+                    Decided::Dgram(fresh)
+                }
+            }
+        }
+        Some(Decided::Foreign(it)) => {
+            Decided::Foreign(it.for_child(lent.instead_of(it.control().as_ref())))
+        }
+        Some(Decided::Stream(_) | Decided::Dgram(_)) => foreign(),
+    };
+    let _ = new.decided.set(decided);
+    new
 }

@@ -6,13 +6,14 @@ use std::time::Duration;
 use crate::process::Process;
 use crate::process::subject::Subject;
 use crate::process::wait::Plan;
+use crate::process::wait::deadline_of;
 
 impl Process {
     /// Lets the engine work once, if there is one.
     pub fn work(&self) {
         if let Some(attachment) = self.living_attachment() {
             self.engines.station.batch.end(self.kernel.thread());
-            self.turn(&attachment);
+            attachment.turn(self.kernel.now_ns());
         }
     }
 
@@ -32,7 +33,7 @@ impl Process {
         let plan = Plan {
             subject: Subject::Many(&[]),
             kernel: &[],
-            deadline_ns: self.deadline(Some(most)),
+            deadline_ns: deadline_of(&*self.kernel, Some(most)),
             mask: None,
             may_restart: false,
         };

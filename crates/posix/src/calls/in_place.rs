@@ -8,8 +8,9 @@ use crate::attachment::Attachment;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::process::wait::Plan;
 use crate::socket::StreamError;
-use crate::socket::description::{Decided, Description};
+use crate::socket::description::Decided;
 
 /// Two pieces, the second one empty unless a ring's end is between them.
 type Pieces = [libc::iovec; 2];
@@ -57,7 +58,7 @@ impl Process {
     /// Bytes put there are sent by [`Process::commit`].
     pub fn reserve(&self, fd: i32, len: usize) -> Outcome<Pieces> {
         self.let_overdue_leave();
-        let socket = self.connection(fd)?;
+        let socket = self.table.connection(fd)?;
         self.let_overdue_leave_at(&socket);
         let Some(Decided::Stream(stream)) = socket.decided() else {
             return Err(Errno::EOPNOTSUPP.into());
@@ -74,7 +75,7 @@ impl Process {
 
     /// Sends the first `len` bytes of the last [`Process::reserve`].
     pub fn commit(&self, fd: i32, len: usize) -> Outcome<()> {
-        let socket = self.connection(fd)?;
+        let socket = self.table.connection(fd)?;
         let Some(Decided::Stream(stream)) = socket.decided() else {
             return Err(Errno::EOPNOTSUPP.into());
         };
@@ -86,7 +87,7 @@ impl Process {
     /// Returns the unread bytes in place. They may move when the engine runs:
     /// [`Process::consume_in_place`] detects that.
     pub fn look_in_place(&self, fd: i32) -> Outcome<Pieces> {
-        let socket = self.connection(fd)?;
+        let socket = self.table.connection(fd)?;
         let Some(Decided::Stream(stream)) = socket.decided() else {
             return Err(Errno::EOPNOTSUPP.into());
         };
@@ -116,7 +117,7 @@ impl Process {
     /// EAGAIN: they have moved since; the bytes read there may have been others. EINVAL: there are
     /// fewer bytes.
     pub fn consume_in_place(&self, fd: i32, at: usize, len: usize) -> Outcome<()> {
-        let socket = self.connection(fd)?;
+        let socket = self.table.connection(fd)?;
         let Some(Decided::Stream(stream)) = socket.decided() else {
             return Err(Errno::EOPNOTSUPP.into());
         };
@@ -141,7 +142,7 @@ impl Process {
         if found[0].iov_len == 0 || most == 0 {
             return Ok((0, [NO_BYTES; 2]));
         }
-        let socket = self.connection(fd)?;
+        let socket = self.table.connection(fd)?;
         let Some(Decided::Stream(stream)) = socket.decided() else {
             return Err(Errno::EOPNOTSUPP.into());
         };
@@ -155,13 +156,13 @@ impl Process {
     /// As [`Process::keep_in_place`], to be given back without naming the connection. `None` at the
     /// end of the stream. A blocking connection waits for bytes.
     pub fn keep(&self, fd: i32, most: usize) -> Outcome<Option<Kept>> {
-        let socket = self.connection(fd)?;
+        let socket = self.table.connection(fd)?;
         let Some(Decided::Stream(stream)) = socket.decided() else {
             return Err(Errno::EOPNOTSUPP.into());
         };
         let mut found = self.keep_in_place(fd, most);
         while matches!(found, Err(Divert::Errno(Errno::EAGAIN))) && !socket.is_nonblocking() {
-            let plan = self.plan_of_call(&socket, &socket.recv_timeout_ns, &[]);
+            let plan = Plan::of_call(&*self.kernel, &socket, &socket.recv_timeout_ns, &[]);
             let has_come = self.wait(&plan, |_| match stream.recv_nothing() {
                 Ok(()) => Ok(Some(())),
                 Err(StreamError::Wait) => Ok(None),
@@ -187,19 +188,10 @@ impl Process {
     /// # Errors
     /// EINVAL: nothing of this connection was given out there.
     pub fn give_back_in_place(&self, fd: i32, at: u64) -> Outcome<()> {
-        let socket = self.connection(fd)?;
+        let socket = self.table.connection(fd)?;
         match socket.decided() {
             Some(Decided::Stream(stream)) if stream.give_back_in_place(at) => Ok(()),
             _ => Err(Errno::EINVAL.into()),
-        }
-    }
-
-    fn connection(&self, fd: i32) -> Outcome<Arc<Description>> {
-        let socket = self.socket_of(fd)?;
-        match socket.decided() {
-            Some(Decided::Stream(_)) => Ok(socket),
-            Some(_) => Err(Errno::EOPNOTSUPP.into()),
-            None => Err(Errno::ENOTCONN.into()),
         }
     }
 }

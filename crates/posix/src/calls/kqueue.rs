@@ -14,6 +14,7 @@ use crate::process::Process;
 use crate::process::subject::Subject;
 use crate::process::table::Entry;
 use crate::process::wait::Plan;
+use crate::process::wait::deadline_of;
 
 impl Host for Process {
     fn kernel(&self) -> &dyn Kernel {
@@ -108,7 +109,7 @@ impl Process {
         let plan = Plan {
             subject: Subject::Set(&set),
             kernel: std::slice::from_ref(&kernel),
-            deadline_ns: self.deadline(timeout),
+            deadline_ns: deadline_of(&*self.kernel, timeout),
             mask: None,
             may_restart: false,
         };

@@ -1,28 +1,28 @@
 //! bind, listen, shutdown, getsockname, getpeername.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use slipstack_mem::Descriptor;
 
 use crate::addr::ANY;
 use crate::addr::any;
 use crate::addr::stack_addr;
-use crate::addr::{AddrBytes, Family, Given, for_kernel, is_link_local, parse_local, scope_of};
+use crate::addr::{AddrBytes, Given, for_kernel, parse_local};
+use crate::calls::alone::bounded;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::process::Settings;
 use crate::process::report::{Given as Placed, Reason};
+use crate::process::strict::insist;
 use crate::ready::bits;
 use crate::socket::borrowed::ReadRequest;
 use crate::socket::description::{Bound, Decided, Description, Kind};
+use crate::socket::kernel_socket::BACKLOG;
+use crate::socket::kernel_socket::backlog_of;
 use crate::socket::kernel_socket::kernel_name;
+use crate::socket::options::apply_dgram_options;
 use crate::socket::{Dgram, Listener, SHUT_READ, SHUT_WRITE, Side, shut_bits};
-
-/// Backlog of a listener if the kernel does not report one (net.core.somaxconn of Linux).
-const BACKLOG: i32 = 4096;
 
 impl Process {
     /// `bind`.
@@ -32,7 +32,7 @@ impl Process {
         let given = parse_local(addr, socket.family)?;
         let addr = match self.network.zoned_for(&socket, given) {
             Given::Addr(addr) if is_bound => {
-                return Err(self.refuse_to_rebind(&socket, addr).into());
+                return Err(self.network.refuse_to_rebind(&socket, addr).into());
             }
             _ if is_bound => return Err(Errno::EINVAL.into()),
             Given::Addr(addr) => addr,
@@ -53,7 +53,7 @@ impl Process {
                 .policy()
                 .is_some_and(|policy| policy.is_broadcast(addr.ip()));
         let is_wildcard = addr.ip().is_unspecified() || (is_group && socket.kind == Kind::Dgram);
-        match self.reason_for_kernel(&socket, addr) {
+        match self.network.reason_for_kernel(&socket, addr) {
             Some(reason) => {
                 let refusal = Errno::EADDRNOTAVAIL;
                 self.permit_kernel(&socket, Placed::Local(addr), reason, refusal)?;
@@ -61,55 +61,6 @@ impl Process {
             }
             None => self.bind_beside_kernel(&socket, addr, is_wildcard),
         }
-    }
-
-    /// Why a socket bound to `addr` has no business on the stack, if so.
-    fn reason_for_kernel(&self, socket: &Description, addr: SocketAddr) -> Option<Reason> {
-        let options = socket.cold.lock().options.clone();
-        if options.has_device() {
-            return Some(Reason::Device);
-        }
-        let is_v6_only = socket.is_v6_only();
-        let is_group = |ip: IpAddr| {
-            let policy = self.network.policy();
-            policy.is_some_and(|policy| {
-                let has_family = |own: &(IpAddr, u8)| own.0.is_ipv4() == ip.is_ipv4();
-                (ip.is_multicast() && policy.addresses().iter().any(has_family))
-                    || policy.is_broadcast(ip)
-            })
-        };
-        match addr.ip() {
-            ip if socket.kind == Kind::Dgram && is_group(ip) => None,
-            ip if ip.is_unspecified() => {
-                let is_taken = |own: IpAddr| {
-                    if ip.is_ipv4() {
-                        own.is_ipv4()
-                    } else {
-                        own.is_ipv6() || !is_v6_only
-                    }
-                };
-                let has_own = self
-                    .network
-                    .policy()
-                    .is_some_and(|policy| policy.addresses().iter().any(|(own, _)| is_taken(*own)));
-                (!has_own).then_some(Reason::NoStack)
-            }
-            // Without its interface, or with another, the kernel returns the error.
-            ip if is_link_local(ip) && !self.network.is_interface_of_stack(scope_of(addr)) => {
-                Some(Reason::LocalAddress)
-            }
-            ip if !ip.is_loopback() && self.network.policy().is_none() => Some(Reason::NoStack),
-            _ if self.network.is_own(addr) => None,
-            _ if options.is_transparent() && is_strange_to_kernel(addr) => None,
-            _ => Some(Reason::LocalAddress),
-        }
-    }
-
-    /// Returns whether a socket is bound to an address that is not the stack's (IP_TRANSPARENT).
-    fn is_strange(&self, bound: &Bound) -> bool {
-        let ip = bound.addr.ip();
-        let is_station = !(ip.is_unspecified() || ip.is_multicast());
-        is_station && !bound.is_wildcard && !self.network.is_own(bound.addr)
     }
 
     /// The socket leaves for good only if the kernel takes the address: a program may try another.
@@ -151,7 +102,11 @@ impl Process {
                 socket.note_v6_only(number);
                 kernel_name(number).map_or(addr, |name| self.network.zoned(name))
             }
-            Err(rustix::io::Errno::ADDRINUSE) if self.is_ports_kernel_chosen(socket.kind, addr) => {
+            Err(rustix::io::Errno::ADDRINUSE)
+                if self
+                    .chosen
+                    .has_port(socket.kind == Kind::Stream, addr.port()) =>
+            {
                 self.cede(socket)?;
                 addr
             }
@@ -162,17 +117,17 @@ impl Process {
             is_wildcard,
             is_port_chosen: addr.port() == 0,
             is_port_unseen: addr.port() == 0,
-            at_ns: self.now_ns(),
+            at_ns: self.kernel.now_ns(),
         };
         socket.cold.lock().bound = Some(bound);
         if socket.kind == Kind::Dgram {
-            let is_both = (is_wildcard || self.is_strange(&bound)) && socket.has_kernel();
+            let is_both = (is_wildcard || self.network.is_strange(&bound)) && socket.has_kernel();
             let side = if is_both { Side::Both } else { Side::Stack };
             let _ = socket.decided.set(Decided::Dgram(Dgram::new(side)));
-            self.apply_dgram_options(socket);
+            apply_dgram_options(socket);
             self.on_intent(socket);
             self.realize_bound(socket);
-            self.insist(socket)?;
+            insist(&self.settings, socket)?;
         }
         Ok(())
     }
@@ -221,7 +176,7 @@ impl Process {
         }
         match socket.decided() {
             Some(Decided::Listener(listener)) if socket.is_alone() => {
-                return self.listen_longer(listener, backlog);
+                return Ok(listener.set_backlog(bounded(backlog))?);
             }
             Some(Decided::Listener(listener)) => {
                 return self.listen_again(&socket, listener, backlog);
@@ -245,7 +200,7 @@ impl Process {
             self.materialize(&socket)?;
         }
         let bound = socket.cold.lock().bound;
-        if let Some(bound) = bound.filter(|bound| self.is_strange(bound)) {
+        if let Some(bound) = bound.filter(|bound| self.network.is_strange(bound)) {
             let (why, given) = (Reason::LocalAddress, Placed::Local(bound.addr));
             self.permit_kernel(&socket, given, why, Errno::EADDRNOTAVAIL)?;
             return self.become_kernel(&socket, why, given);
@@ -273,7 +228,7 @@ impl Process {
         }
         self.on_intent(&socket);
         self.report.tell(&self.engines);
-        self.insist_on_listening(&socket)
+        insist_on_listening(&self.settings, &socket)
     }
 
     fn listen_again(
@@ -283,15 +238,12 @@ impl Process {
         backlog: i32,
     ) -> Outcome<()> {
         let backlog = self.listen_in_kernel(socket, backlog)?;
-        listener.backlog.store(backlog, Ordering::Relaxed);
-        if let Some((attachment, sock)) = &*listener.stack() {
-            attachment.listen(*sock, u32::try_from(backlog).unwrap_or(0))?;
-        }
+        listener.set_backlog(backlog)?;
         if listener.was_refused() && self.settings.strict {
             listener.forget_refusal();
             self.on_intent(socket);
         }
-        self.insist_on_listening(socket)
+        insist_on_listening(&self.settings, socket)
     }
 
     /// Makes the kernel's part listen, which settles conflicts. Returns the backlog as the kernel
@@ -302,11 +254,10 @@ impl Process {
         }
         let number = socket.kernel_number().ok_or(Errno::EBADF)?;
         match rustix::net::listen(number.as_fd(), backlog) {
-            Ok(()) => Ok(self.kernel_backlog(number)),
+            Ok(()) => Ok(backlog_of(&*self.kernel, number)),
             Err(rustix::io::Errno::ADDRINUSE) => {
                 let bound = socket.cold.lock().bound;
-                if !bound.is_some_and(|bound| self.is_ports_kernel_chosen(Kind::Stream, bound.addr))
-                {
+                if !bound.is_some_and(|bound| self.chosen.has_port(true, bound.addr.port())) {
                     return Err(Errno::EADDRINUSE);
                 }
                 self.cede(socket)?;
@@ -316,49 +267,9 @@ impl Process {
         }
     }
 
-    /// How many connections may wait on a listener, as the kernel has understood it: -1 is as many
-    /// as possible, and net.core.somaxconn bounds all.
-    pub(crate) fn kernel_backlog(&self, listener: Descriptor) -> i32 {
-        // tcpi_sacked (tcp_get_info)
-        const AT: usize = 28;
-        let mut info = [0; AT + 4];
-        let (fd, level) = (listener.number(), libc::IPPROTO_TCP);
-        let result = self.kernel.getsockopt(fd, level, libc::TCP_INFO, &mut info);
-        match (result, info[AT..].try_into()) {
-            (Ok(len), Ok(word)) if len == info.len() => i32::from_ne_bytes(word),
-            _ => BACKLOG,
-        }
-    }
-
-    /// Under `--strict` a socket that cannot listen on the stack does not listen.
-    pub(crate) fn insist_on_listening(&self, socket: &Arc<Description>) -> Outcome<()> {
-        self.insist(socket).inspect_err(|_| {
-            if let Some(number) = socket.kernel_number() {
-                let _ = rustix::net::shutdown(number.as_fd(), rustix::net::Shutdown::Read);
-            }
-        })?;
-        Ok(())
-    }
-
-    /// inet_bind() checks whether the address is local before it checks whether the socket is bound
-    /// already; inet6_bind() does not.
-    #[cold]
-    fn refuse_to_rebind(&self, socket: &Description, addr: SocketAddr) -> Errno {
-        let addr = SocketAddr::new(addr.ip(), 0);
-        if socket.family == Family::V6 || self.network.is_own(addr) {
-            return Errno::EINVAL;
-        }
-        let (domain, kind) = (AddressFamily::INET, SocketType::DGRAM);
-        let probe = rustix::net::socket_with(domain, kind, SocketFlags::CLOEXEC, None);
-        match probe.and_then(|probe| rustix::net::bind(&probe, &addr)) {
-            Err(rustix::io::Errno::ADDRNOTAVAIL) => Errno::EADDRNOTAVAIL,
-            _ => Errno::EINVAL,
-        }
-    }
-
     /// `shutdown`.
     pub fn shutdown(&self, fd: i32, how: i32) -> Outcome<()> {
-        let socket = self.socket_of(fd)?;
+        let socket = self.table.socket_of(fd)?;
         let (read, write) = match how {
             libc::SHUT_RD => (true, false),
             libc::SHUT_WR => (false, true),
@@ -369,7 +280,7 @@ impl Process {
             Some(Decided::Stream(stream)) => {
                 stream.shutdown(read, write)?;
                 if write {
-                    self.after_push(stream.attachment(), socket.id);
+                    stream.attachment().after_push(&*self.kernel, socket.id);
                 }
                 socket.notify(stream.readiness());
                 Ok(())
@@ -409,7 +320,7 @@ impl Process {
 
     /// `getsockname`.
     pub fn getsockname(&self, fd: i32) -> Outcome<AddrBytes> {
-        let socket = self.socket_of(fd)?;
+        let socket = self.table.socket_of(fd)?;
         let unnamed = SocketAddr::V4(ANY);
         let bound = {
             let mut cold = socket.cold.lock();
@@ -434,7 +345,7 @@ impl Process {
 
     /// `getpeername`.
     pub fn getpeername(&self, fd: i32) -> Outcome<AddrBytes> {
-        let socket = self.socket_of(fd)?;
+        let socket = self.table.socket_of(fd)?;
         let remote = match socket.decided() {
             Some(Decided::Stream(stream)) => stream.remote()?,
             Some(Decided::Dgram(dgram)) if dgram.side() == Side::Kernel => {
@@ -497,20 +408,12 @@ fn what_is_shut((read, write): (bool, bool)) -> u8 {
     (u8::from(read) * SHUT_READ) | (u8::from(write) * SHUT_WRITE)
 }
 
-/// Returns whether an address is none of the kernel's: what it sends to one of its own comes from
-/// there. (With `ip_nonlocal_bind` a bind tells nothing.)
-fn is_strange_to_kernel(addr: SocketAddr) -> bool {
-    const PORT: u16 = 9;
-    let family = match addr {
-        SocketAddr::V4(_) => AddressFamily::INET,
-        SocketAddr::V6(_) => AddressFamily::INET6,
-    };
-    let there = SocketAddr::new(addr.ip(), PORT);
-    let probe = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
-    let source = probe.and_then(|probe| {
-        rustix::net::connect(&probe, &there)?;
-        rustix::net::getsockname(&probe)
-    });
-    let source = source.ok().and_then(|name| SocketAddr::try_from(name).ok());
-    !addr.ip().is_loopback() && source.is_none_or(|source| source.ip() != addr.ip())
+/// Under `--strict` a socket that cannot listen on the stack does not listen.
+pub(crate) fn insist_on_listening(settings: &Settings, socket: &Arc<Description>) -> Outcome<()> {
+    insist(settings, socket).inspect_err(|_| {
+        if let Some(number) = socket.kernel_number() {
+            let _ = rustix::net::shutdown(number.as_fd(), rustix::net::Shutdown::Read);
+        }
+    })?;
+    Ok(())
 }

@@ -11,6 +11,7 @@ use crate::process::Process;
 use crate::process::subject::Subject;
 use crate::process::table::Entry;
 use crate::process::wait::Plan;
+use crate::process::wait::deadline_of;
 use crate::socket::borrowed::ReadRequest;
 use crate::socket::description::Decided;
 
@@ -22,7 +23,7 @@ impl Process {
         timeout: Option<Duration>,
         mask: Option<&libc::sigset_t>,
     ) -> Outcome<usize> {
-        let deadline_ns = self.deadline(timeout);
+        let deadline_ns = deadline_of(&*self.kernel, timeout);
         loop {
             if let Some(count) = self.poll_sorted(fds, deadline_ns, mask)? {
                 return Ok(count);
@@ -42,7 +43,7 @@ impl Process {
         // of its parent's (seccomp, as sshd's) need not allow.
         let asks = sorted.has_lent_datagrams && !self.lending.keeps_out.load(Ordering::Relaxed);
         let are_lent = || sorted.are_lent() && self.engines.place.lock().is_none();
-        if self.waits_in_kernel() || !asks && are_lent() {
+        if self.lending.waits_in_kernel() || !asks && are_lent() {
             return Err(Divert::Kernel);
         }
         for target in sorted.targets() {
@@ -115,11 +116,11 @@ impl Process {
         let nfds = usize::try_from(nfds).map_err(|_| Errno::EINVAL)?;
         let sets = [read, write, except];
         let mut fds = wanted(nfds, &sets);
-        let begun = self.now_ns();
+        let begun = self.kernel.now_ns();
         let outcome = self.poll(&mut fds, *timeout, mask);
         if let Some(left) = timeout {
             // poll_select_finish(): whatever ended the call.
-            let passed = Duration::from_nanos(self.now_ns().wrapping_sub(begun));
+            let passed = Duration::from_nanos(self.kernel.now_ns().wrapping_sub(begun));
             *left = left.saturating_sub(passed);
         }
         if outcome? > 0 && fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {

@@ -3,6 +3,7 @@
 use std::io::IoSliceMut;
 use std::sync::Arc;
 
+use crate::calls::receive_datagram::recv_queued;
 use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::wait::Plan;
@@ -28,13 +29,13 @@ impl Process {
         let socket = match self.table.socket(fd) {
             Some(socket) => socket,
             // An epoll descriptor (the kernel returns EINVAL), or a number that is no longer ours.
-            None => return self.recv_list(fd, bufs, flags),
+            None => return self.table.recv_list(fd, bufs, flags),
         };
         self.let_overdue_leave_at(&socket);
         match socket.decided() {
             Some(Decided::Stream(stream)) if flags & libc::MSG_ERRQUEUE != 0 => {
                 self.look_for_acks(&socket, stream);
-                Ok(self.recv_queued(&socket, control).ok_or(Errno::EAGAIN)?)
+                Ok(recv_queued(&self.network, &socket, control).ok_or(Errno::EAGAIN)?)
             }
             Some(Decided::Stream(stream))
                 if stream.requested() != RequestedControl::default()
@@ -84,7 +85,7 @@ impl Process {
             && flags & libc::MSG_OOB == 0
             && let Ok(info) = stream.info()
         {
-            let now_ns = self.now_ns();
+            let now_ns = self.kernel.now_ns();
             writer.put_times(requested, now_ns.saturating_sub(info.data_age_ns), now_ns);
         }
         if requested.has(RequestedControl::INQ) {
@@ -183,7 +184,7 @@ impl Process {
             Err(StreamError::Errno(error)) => return Err(error.into()),
             Err(StreamError::Wait) if is_nonblocking => return Err(Errno::EAGAIN.into()),
             Err(StreamError::Wait) => {
-                let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, &[]);
+                let plan = Plan::of_call(&*self.kernel, socket, &socket.recv_timeout_ns, &[]);
                 let _ = self.wait(&plan, |_| {
                     Ok((stream.readiness() & bits::IN != 0).then_some(()))
                 });
@@ -225,7 +226,7 @@ impl Process {
         stream: &Stream,
         look: impl FnMut() -> Result<usize, StreamError>,
     ) -> Outcome<usize> {
-        let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, &[]);
+        let plan = Plan::of_call(&*self.kernel, socket, &socket.recv_timeout_ns, &[]);
         self.await_bytes_by(&plan, stream, look)
     }
 
@@ -265,7 +266,7 @@ impl Process {
         IoSliceMut::advance_slices(&mut rest, had);
         let mut total = had;
         // SO_RCVTIMEO is for all of them together.
-        let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, &[]);
+        let plan = Plan::of_call(&*self.kernel, socket, &socket.recv_timeout_ns, &[]);
         while total < target {
             match self.await_bytes_by(&plan, stream, || stream.dequeue(rest, how)) {
                 Ok(0) => break,

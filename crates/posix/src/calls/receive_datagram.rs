@@ -8,6 +8,8 @@ use crate::attachment::Datagram;
 use crate::calls::receive::bytes;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
+use crate::process::network::Network;
+use crate::process::wait::Plan;
 use crate::process::wait::polled;
 use crate::process::{Process, Received};
 use crate::socket::ancillary::{RequestedControl, Setting, Writer};
@@ -66,7 +68,12 @@ impl Process {
             };
         }
         let fd = polled(kernel, libc::POLLIN);
-        let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, fd.as_slice());
+        let plan = Plan::of_call(
+            &*self.kernel,
+            socket,
+            &socket.recv_timeout_ns,
+            fd.as_slice(),
+        );
         let outcome = self.wait(&plan, |kernel_look| {
             if let Some(received) = look()? {
                 return Ok(Some(received));
@@ -126,7 +133,7 @@ impl Process {
         (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
     ) -> Outcome<Received> {
         self.bring_errors(dgram);
-        if let Some(queued) = self.recv_queued(socket, control) {
+        if let Some(queued) = recv_queued(&self.network, socket, control) {
             return Ok(queued);
         }
         let Some((it, len)) = dgram.take_returned(bufs) else {
@@ -150,24 +157,6 @@ impl Process {
         })
     }
 
-    /// MSG_ERRQUEUE for local entries.
-    pub(super) fn recv_queued(&self, socket: &Description, control: &mut [u8]) -> Option<Received> {
-        let message = socket.error_queue.pop()?;
-        let mut writer = Writer::new(control);
-        writer.put_queued(&message, socket.family);
-        let (control_len, is_control_cut) = writer.finish();
-        let from = match message {
-            QueuedMessage::TooLong { to, .. } => Some(to),
-            QueuedMessage::Copied { .. } | QueuedMessage::Left { .. } => None,
-        };
-        Some(Received {
-            len: 0,
-            flags: libc::MSG_ERRQUEUE | if is_control_cut { libc::MSG_CTRUNC } else { 0 },
-            from: from.map(|to| self.network.shown(to, socket.family)),
-            control_len,
-        })
-    }
-
     /// The kernel's socket never blocks, so the waiting is ours.
     fn recv_from_kernel(&self, socket: &Arc<Description>, flags: i32) -> Outcome<Received> {
         if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
@@ -175,7 +164,12 @@ impl Process {
         }
         let number = socket.kernel_number();
         let fd = polled(number, libc::POLLIN);
-        let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, fd.as_slice());
+        let plan = Plan::of_call(
+            &*self.kernel,
+            socket,
+            &socket.recv_timeout_ns,
+            fd.as_slice(),
+        );
         let outcome = self.wait(&plan, |kernel_look| {
             Ok((kernel_look.is_due() && is_readable(number)).then_some(()))
         })?;
@@ -194,7 +188,7 @@ impl Process {
         if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
             return Err(Errno::EAGAIN.into());
         }
-        let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, &[]);
+        let plan = Plan::of_call(&*self.kernel, socket, &socket.recv_timeout_ns, &[]);
         let decided = self.wait(&plan, |_| {
             if socket.has_left() {
                 return Err(Divert::Kernel);
@@ -213,7 +207,7 @@ impl Process {
         Setting {
             family: socket.family,
             interface: self.network.stack_interface(),
-            now_ns: self.now_ns(),
+            now_ns: self.kernel.now_ns(),
         }
     }
 
@@ -247,4 +241,26 @@ impl Process {
             control_len,
         }
     }
+}
+
+/// MSG_ERRQUEUE for local entries.
+pub(crate) fn recv_queued(
+    network: &Network,
+    socket: &Description,
+    control: &mut [u8],
+) -> Option<Received> {
+    let message = socket.error_queue.pop()?;
+    let mut writer = Writer::new(control);
+    writer.put_queued(&message, socket.family);
+    let (control_len, is_control_cut) = writer.finish();
+    let from = match message {
+        QueuedMessage::TooLong { to, .. } => Some(to),
+        QueuedMessage::Copied { .. } | QueuedMessage::Left { .. } => None,
+    };
+    Some(Received {
+        len: 0,
+        flags: libc::MSG_ERRQUEUE | if is_control_cut { libc::MSG_CTRUNC } else { 0 },
+        from: from.map(|to| network.shown(to, socket.family)),
+        control_len,
+    })
 }

@@ -38,7 +38,7 @@ impl Process {
                 self.dup_from(fd, least, command == libc::F_DUPFD_CLOEXEC)
             }
             libc::F_GETFL => {
-                let socket = self.socket_of(fd)?;
+                let socket = self.table.socket_of(fd)?;
                 let flags = if socket.is_nonblocking() {
                     libc::O_NONBLOCK
                 } else {
@@ -52,14 +52,14 @@ impl Process {
                 Ok(libc::O_RDWR | flags | asks)
             }
             libc::F_SETFL => {
-                let socket = self.socket_of(fd)?;
+                let socket = self.table.socket_of(fd)?;
                 let is_on = arg & libc::O_NONBLOCK as usize != 0;
                 set_mode(&socket, is_on)?;
                 self.set_async(fd, &socket, arg & libc::O_ASYNC as usize != 0)?;
                 Ok(0)
             }
             libc::F_SETOWN => {
-                let socket = self.socket_of(fd)?;
+                let socket = self.table.socket_of(fd)?;
                 self.set_owner(&socket, arg as i32)?;
                 match socket.kernel_speaks() {
                     true => Err(Divert::Kernel),
@@ -71,15 +71,15 @@ impl Process {
                 if signal > SIGNAL_MAX {
                     return Err(Errno::EINVAL.into());
                 }
-                let socket = self.socket_of(fd)?;
+                let socket = self.table.socket_of(fd)?;
                 socket.sigio.set_signal(signal);
                 match socket.kernel_speaks() {
                     true => Err(Divert::Kernel),
                     false => Ok(0),
                 }
             }
-            F_GETSIG => Ok(self.socket_of(fd)?.sigio.signal()),
-            libc::F_GETOWN => Ok(Process::owner(&*self.socket_of(fd)?)),
+            F_GETSIG => Ok(self.table.socket_of(fd)?.sigio.signal()),
+            libc::F_GETOWN => Ok(Process::owner(&*self.table.socket_of(fd)?)),
             _ => Err(Divert::Kernel),
         }
     }
@@ -112,7 +112,7 @@ impl Process {
     /// The requests that take a pointer to int: FIONBIO, FIONREAD (SIOCINQ), TIOCOUTQ (SIOCOUTQ),
     /// SIOCOUTQNSD, SIOCATMARK, owners.
     pub fn ioctl(&self, fd: i32, request: u64, arg: &mut i32) -> Outcome<i32> {
-        let socket = self.socket_of(fd)?;
+        let socket = self.table.socket_of(fd)?;
         match request {
             FIONBIO => set_mode(&socket, *arg != 0)?,
             FIOASYNC => self.set_async(fd, &socket, *arg != 0)?,
@@ -154,7 +154,7 @@ impl Process {
         }
         if let Some(attachment) = self.engines.first() {
             // Events that have already happened are not reported.
-            self.turn(&attachment);
+            attachment.turn(self.kernel.now_ns());
         }
         if let Some(Decided::Stream(stream)) = socket.decided() {
             stream.note_connected();

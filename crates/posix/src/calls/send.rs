@@ -10,6 +10,7 @@ use crate::calls::send_datagram::system_time;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::process::wait::Plan;
 use crate::socket::ancillary::check_stream;
 use crate::socket::description::{Decided, Description, Kind};
 
@@ -117,7 +118,7 @@ impl Process {
                 self.turn_if_idle(stream.attachment());
                 return match stream.enqueue(bufs, push) {
                     Ok(count) => {
-                        self.after_push(stream.attachment(), socket.id);
+                        stream.attachment().after_push(&*self.kernel, socket.id);
                         if count < asked {
                             tell_of_room(socket, stream);
                         }
@@ -182,7 +183,7 @@ impl Process {
         had: usize,
     ) -> Outcome<usize> {
         let push = push_of(flags);
-        let plan = self.plan_of_call(socket, &socket.send_timeout_ns, &[]);
+        let plan = Plan::of_call(&*self.kernel, socket, &socket.send_timeout_ns, &[]);
         let mut all: Vec<IoSlice<'_>> = bufs.iter().map(|buf| IoSlice::new(buf)).collect();
         let mut rest = &mut all[..];
         IoSlice::advance_slices(&mut rest, had);

@@ -13,9 +13,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_channel::Envelope;
 
 use crate::addr::{Family, Given, is_link_local, parse_destination};
+use crate::calls::connect::check_ways;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::process::network::Network;
 use crate::process::report::{Given as Placed, Reason};
 use crate::process::subject::Subject;
 use crate::process::wait::{Plan, polled};
@@ -61,7 +63,7 @@ impl Process {
             // Permitted when it was connected.
             (Side::Kernel, None) => Some(Reason::Loopback),
             (Side::Both, _) if sending.src.is_some_and(is_foreign) => Some(Reason::LocalAddress),
-            (_, Some(to)) => self.reason_to_connect_in_kernel(socket, to),
+            (_, Some(to)) => self.network.reason_to_connect_in_kernel(socket, to),
             (Side::Both | Side::Stack, None) => None,
         };
         if let Some(why) = why_kernel {
@@ -70,9 +72,8 @@ impl Process {
             if dgram.is_shut_for_writing() {
                 return Err(Errno::EPIPE.into());
             }
-            dgram
-                .gathering
-                .set_on_kernel(is_more && dgram.side() == Side::Both);
+            let waits = is_more && dgram.side() == Side::Both;
+            dgram.gathering.set_on_kernel(waits);
             return self.send_by_kernel(socket, dgram, flags);
         }
         let Some(remote) = to.or(*dgram.remote.lock()) else {
@@ -82,10 +83,12 @@ impl Process {
         if is_urgent && remote.ip().to_canonical().is_ipv4() {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        self.check_destination((socket, dgram), (to, remote), flags)?;
+        check_destination(&self.network, (socket, dgram), (to, remote), flags)?;
         let envelope = self
             .envelope(dgram, (to, remote), &sending, bufs, is_more)
-            .inspect_err(|error| self.tell_too_long(socket, *error, (to, remote), bufs))?;
+            .inspect_err(|error| {
+                tell_too_long(&self.network, socket, *error, (to, remote), bufs)
+            })?;
         if is_more {
             let begun = Begun {
                 bytes: Vec::new(),
@@ -101,52 +104,6 @@ impl Process {
         Ok(sent)
     }
 
-    fn check_destination(
-        &self,
-        (socket, dgram): (&Description, &Dgram),
-        (to, remote): (Option<SocketAddr>, SocketAddr),
-        flags: i32,
-    ) -> Result<(), Errno> {
-        if let Some(to) = to {
-            self.check_ways(socket, to)?;
-        }
-        if dgram.datagram_flags.is_direct() || flags & libc::MSG_DONTROUTE != 0 {
-            self.check_link(remote)?;
-        }
-        Ok(())
-    }
-
-    /// IP_RECVERR: ip_local_error() and ipv6_local_error().
-    #[cold]
-    fn tell_too_long(
-        &self,
-        socket: &Description,
-        error: Errno,
-        (to, remote): (Option<SocketAddr>, SocketAddr),
-        bufs: &[IoSlice<'_>],
-    ) {
-        let is_v4 = remote.ip().to_canonical().is_ipv4();
-        let (level, name) = match is_v4 {
-            true => (libc::IPPROTO_IP, libc::IP_RECVERR),
-            false => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
-        };
-        let len: usize = bufs.iter().map(|buf| buf.len()).sum();
-        let is_wanted = socket.cold.lock().options.is_on(level, name);
-        if error != Errno::EMSGSIZE || !is_wanted || len > payload_longest(remote) {
-            return;
-        }
-        // Over IPv4 the reported port is that of the connection.
-        let port = match (is_v4, to) {
-            (true, Some(_)) => socket.connected_port(),
-            _ => remote.port(),
-        };
-        socket.error_queue.push(QueuedMessage::TooLong {
-            to: SocketAddr::new(remote.ip(), port),
-            mtu: self.network.mtu_to(remote.ip()).into(),
-        });
-        socket.notify(socket.error_queue.bits());
-    }
-
     /// Returns the envelope of a datagram, once everything is found to be right.
     fn envelope(
         &self,
@@ -156,7 +113,7 @@ impl Process {
         bufs: &[IoSlice<'_>],
         is_more: bool,
     ) -> Result<Envelope, Errno> {
-        self.may_broadcast(dgram, remote)?;
+        self.network.may_broadcast(dgram, remote)?;
         let len: usize = bufs.iter().map(|buf| buf.len()).sum();
         let segment = sending.segment.unwrap_or_else(|| dgram.segment());
         if is_more && segment != 0 {
@@ -165,7 +122,7 @@ impl Process {
                 return Err(Errno::EMSGSIZE);
             }
         } else if len > DATAGRAM_SURE || segment != 0 {
-            self.check_length(dgram, remote, len, usize::from(segment))?;
+            check_length(&self.network, dgram, remote, len, usize::from(segment))?;
         }
         let is_strange = |src: IpAddr| {
             src.is_ipv4() != remote.ip().to_canonical().is_ipv4()
@@ -210,63 +167,6 @@ impl Process {
         is_set.map(|()| true)
     }
 
-    /// SO_BROADCAST is checked before a broadcast is sent.
-    pub(super) fn may_broadcast(&self, dgram: &Dgram, remote: SocketAddr) -> Result<(), Errno> {
-        if dgram.datagram_flags.may_broadcast() || remote.is_ipv6() {
-            return Ok(());
-        }
-        match self.network.policy() {
-            Some(policy) if policy.is_broadcast(remote.ip()) => Err(Errno::EACCES),
-            _ => Ok(()),
-        }
-    }
-
-    /// Checks the length against the link. The path's limit is known to the engine: EMSGSIZE
-    /// because of it comes with the next call.
-    #[cold]
-    pub(super) fn check_length(
-        &self,
-        dgram: &Dgram,
-        remote: SocketAddr,
-        len: usize,
-        segment: usize,
-    ) -> Result<(), Errno> {
-        match self.check_fit(dgram, remote, len, segment) {
-            Err(Errno::EMSGSIZE)
-                if len <= payload_longest(remote) && self.network.has_other_mtu() =>
-            {
-                self.check_fit(dgram, remote, len, segment)
-            }
-            outcome => outcome,
-        }
-    }
-
-    fn check_fit(
-        &self,
-        dgram: &Dgram,
-        remote: SocketAddr,
-        len: usize,
-        segment: usize,
-    ) -> Result<(), Errno> {
-        let mtu = self.network.mtu_to(remote.ip());
-        let len_max = match segment {
-            0 => dgram.payload_max(remote, mtu),
-            _ => payload_longest(remote),
-        };
-        if len > len_max {
-            return Err(Errno::EMSGSIZE);
-        }
-        let room = usize::from(mtu).saturating_sub(overhead(remote));
-        if segment != 0 {
-            return check_segments(len, segment, room);
-        }
-        // The kernel does not fragment datagrams to its own addresses.
-        if len > room && !self.network.is_own(remote) && !dgram.may_be_cut(remote, len, mtu) {
-            return Err(Errno::ENOBUFS);
-        }
-        Ok(())
-    }
-
     pub(super) fn send_by_kernel(
         &self,
         socket: &Arc<Description>,
@@ -309,18 +209,18 @@ impl Process {
         self.prepare_to_send(socket, dgram, envelope.peer)?;
         if let Some(sent) = dgram.send(envelope, bufs)? {
             if let Some((attachment, _)) = dgram.part() {
-                self.after_push(&attachment, socket.id);
+                attachment.after_push(&*self.kernel, socket.id);
             }
             return Ok(sent);
         }
         if let Some((attachment, _)) = dgram.part() {
-            self.turn(&attachment);
+            attachment.turn(self.kernel.now_ns());
             self.living_attachment();
         }
         if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
             return dgram.send(envelope, bufs)?.ok_or(Errno::EAGAIN.into());
         }
-        let plan = self.plan_of_call(socket, &socket.send_timeout_ns, &[]);
+        let plan = Plan::of_call(&*self.kernel, socket, &socket.send_timeout_ns, &[]);
         let sent = self.wait(&plan, |_| Ok(dgram.send(envelope, bufs)?))?;
         if let Some((attachment, _)) = dgram.part() {
             attachment.commands();
@@ -408,4 +308,94 @@ fn check_segments(len: usize, segment: usize, room: usize) -> Result<(), Errno> 
         return Err(Errno::EINVAL);
     }
     Ok(())
+}
+
+/// IP_RECVERR: ip_local_error() and ipv6_local_error().
+#[cold]
+fn tell_too_long(
+    network: &Network,
+    socket: &Description,
+    error: Errno,
+    (to, remote): (Option<SocketAddr>, SocketAddr),
+    bufs: &[IoSlice<'_>],
+) {
+    let is_v4 = remote.ip().to_canonical().is_ipv4();
+    let (level, name) = match is_v4 {
+        true => (libc::IPPROTO_IP, libc::IP_RECVERR),
+        false => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+    };
+    let len: usize = bufs.iter().map(|buf| buf.len()).sum();
+    let is_wanted = socket.cold.lock().options.is_on(level, name);
+    if error != Errno::EMSGSIZE || !is_wanted || len > payload_longest(remote) {
+        return;
+    }
+    // Over IPv4 the reported port is that of the connection.
+    let port = match (is_v4, to) {
+        (true, Some(_)) => socket.connected_port(),
+        _ => remote.port(),
+    };
+    socket.error_queue.push(QueuedMessage::TooLong {
+        to: SocketAddr::new(remote.ip(), port),
+        mtu: network.mtu_to(remote.ip()).into(),
+    });
+    socket.notify(socket.error_queue.bits());
+}
+
+fn check_fit(
+    network: &Network,
+    dgram: &Dgram,
+    remote: SocketAddr,
+    len: usize,
+    segment: usize,
+) -> Result<(), Errno> {
+    let mtu = network.mtu_to(remote.ip());
+    let len_max = match segment {
+        0 => dgram.payload_max(remote, mtu),
+        _ => payload_longest(remote),
+    };
+    if len > len_max {
+        return Err(Errno::EMSGSIZE);
+    }
+    let room = usize::from(mtu).saturating_sub(overhead(remote));
+    if segment != 0 {
+        return check_segments(len, segment, room);
+    }
+    // The kernel does not fragment datagrams to its own addresses.
+    if len > room && !network.is_own(remote) && !dgram.may_be_cut(remote, len, mtu) {
+        return Err(Errno::ENOBUFS);
+    }
+    Ok(())
+}
+
+fn check_destination(
+    network: &Network,
+    (socket, dgram): (&Description, &Dgram),
+    (to, remote): (Option<SocketAddr>, SocketAddr),
+    flags: i32,
+) -> Result<(), Errno> {
+    if let Some(to) = to {
+        check_ways(socket, to)?;
+    }
+    if dgram.datagram_flags.is_direct() || flags & libc::MSG_DONTROUTE != 0 {
+        network.check_link(remote)?;
+    }
+    Ok(())
+}
+
+/// Checks the length against the link. The path's limit is known to the engine: EMSGSIZE
+/// because of it comes with the next call.
+#[cold]
+pub(crate) fn check_length(
+    network: &Network,
+    dgram: &Dgram,
+    remote: SocketAddr,
+    len: usize,
+    segment: usize,
+) -> Result<(), Errno> {
+    match check_fit(network, dgram, remote, len, segment) {
+        Err(Errno::EMSGSIZE) if len <= payload_longest(remote) && network.has_other_mtu() => {
+            check_fit(network, dgram, remote, len, segment)
+        }
+        outcome => outcome,
+    }
 }

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use slipstack_channel::Envelope;
 
 use crate::addr::{Family, Given, parse_destination};
+use crate::calls::send_datagram::check_length;
 use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::Process;
+use crate::process::network::Network;
+use crate::process::wait::Plan;
 use crate::socket::description::Description;
 use crate::socket::{Begun, Dgram, payload_longest};
 
@@ -66,7 +69,7 @@ impl Process {
         }
         let before = begun.bytes.len();
         // ip_append_data(): an error ends the datagram.
-        let fits = self.check_whole(dgram, &begun, before + len, is_more);
+        let fits = check_whole(&self.network, dgram, &begun, before + len, is_more);
         if let Err(error) = fits {
             dgram.gathering.put(&mut place, None);
             return Err(error.into());
@@ -100,30 +103,9 @@ impl Process {
             begun
         };
         let Some(begun) = begun else { return };
-        if self
-            .check_whole(dgram, &begun, begun.bytes.len(), false)
-            .is_ok()
-        {
+        if check_whole(&self.network, dgram, &begun, begun.bytes.len(), false).is_ok() {
             let _ = self.push_datagram(socket, dgram, &begun, !socket.is_nonblocking());
         }
-    }
-
-    fn check_whole(
-        &self,
-        dgram: &Dgram,
-        begun: &Begun,
-        len: usize,
-        is_more: bool,
-    ) -> Result<(), Errno> {
-        let segment = begun.envelope.segment.map_or(0, |size| size.get().into());
-        if is_more && segment != 0 {
-            // The total is checked when it leaves.
-            return match len > payload_longest(begun.remote) {
-                true => Err(Errno::EMSGSIZE),
-                false => Ok(()),
-            };
-        }
-        self.check_length(dgram, begun.remote, len, segment)
     }
 
     /// Errors of the socket are left to the next datagram, as when the kernel has allocated for
@@ -139,9 +121,9 @@ impl Process {
         let push = |envelope: &Envelope| Ok(dgram.push(envelope, &bufs)?.map(|_| ()));
         if push(&begun.envelope)?.is_none() {
             if let Some((attachment, _)) = dgram.part() {
-                self.turn(&attachment);
+                attachment.turn(self.kernel.now_ns());
             }
-            let plan = self.plan_of_call(socket, &socket.send_timeout_ns, &[]);
+            let plan = Plan::of_call(&*self.kernel, socket, &socket.send_timeout_ns, &[]);
             let pushed = match may_wait {
                 true => self.wait(&plan, |_| push(&begun.envelope))?,
                 false => push(&begun.envelope)?,
@@ -149,7 +131,7 @@ impl Process {
             pushed.ok_or(Errno::EAGAIN)?;
         }
         if let Some((attachment, _)) = dgram.part() {
-            self.after_push(&attachment, socket.id);
+            attachment.after_push(&*self.kernel, socket.id);
         }
         Ok(())
     }
@@ -176,4 +158,22 @@ fn check_piece(
         return Err(Errno::EMSGSIZE);
     }
     Ok(())
+}
+
+fn check_whole(
+    network: &Network,
+    dgram: &Dgram,
+    begun: &Begun,
+    len: usize,
+    is_more: bool,
+) -> Result<(), Errno> {
+    let segment = begun.envelope.segment.map_or(0, |size| size.get().into());
+    if is_more && segment != 0 {
+        // The total is checked when it leaves.
+        return match len > payload_longest(begun.remote) {
+            true => Err(Errno::EMSGSIZE),
+            false => Ok(()),
+        };
+    }
+    check_length(network, dgram, begun.remote, len, segment)
 }

@@ -32,7 +32,7 @@ impl Process {
         if self.table.is_ours(file) {
             return Err(Errno::EINVAL.into());
         }
-        let socket = self.socket_of(out)?;
+        let socket = self.table.socket_of(out)?;
         let stream = match socket.decided() {
             Some(Decided::Stream(stream)) => stream,
             Some(Decided::Foreign(_)) if socket.kind == Kind::Dgram => {

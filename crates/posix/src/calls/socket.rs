@@ -54,7 +54,7 @@ impl Process {
             return Err(Divert::Kernel);
         }
         let socket = Arc::new(Description::new(New {
-            id: self.next_id(),
+            id: self.ids.next(),
             family,
             kind: what,
             protocol,

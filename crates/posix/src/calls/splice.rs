@@ -10,6 +10,7 @@ use slipstack_mem::Descriptor;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::process::wait::Plan;
 use crate::ready::bits;
 use crate::socket::Stream;
 use crate::socket::borrowed::ReadRequest;
@@ -49,7 +50,7 @@ impl Process {
     /// Moves bytes from a socket into a pipe.
     fn splice_out(&self, asked: Splice) -> Outcome<usize> {
         let pipe = pipe_at(asked.to)?;
-        let socket = self.socket_of(asked.from)?;
+        let socket = self.table.socket_of(asked.from)?;
         let stream = match socket.decided() {
             Some(Decided::Stream(stream)) => stream,
             Some(Decided::Foreign(it)) if socket.kind == Kind::Stream => {
@@ -86,7 +87,7 @@ impl Process {
     /// Moves bytes from a pipe into a socket.
     fn splice_in(&self, asked: Splice) -> Outcome<usize> {
         let pipe = pipe_at(asked.from)?;
-        let socket = self.socket_of(asked.to)?;
+        let socket = self.table.socket_of(asked.to)?;
         let is_short = is_short(pipe, asked.flags)?;
         match socket.decided() {
             Some(Decided::Stream(stream)) => self.drain(pipe, (&socket, stream), asked, is_short),
@@ -164,7 +165,7 @@ impl Process {
             return Ok(is_ready());
         }
         stream.want_space();
-        let plan = self.plan_of_call(socket, &socket.send_timeout_ns, &[]);
+        let plan = Plan::of_call(&*self.kernel, socket, &socket.send_timeout_ns, &[]);
         let found = self.wait(&plan, |_| Ok(is_ready().then_some(())))?;
         Ok(found.is_some())
     }

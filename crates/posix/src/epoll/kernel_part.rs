@@ -59,3 +59,12 @@ pub(crate) fn change_kernel_part(
         (done, _) => done,
     }
 }
+
+/// Removes from epoll sets a kernel socket that served only to check options.
+pub(crate) fn leave_kernels_sets(socket: &Description) {
+    if socket.has_kernel() {
+        for (set, item) in sets_of(socket) {
+            remove_kernel_part(&set, item);
+        }
+    }
+}

@@ -14,6 +14,8 @@ mod shared;
 mod watching;
 
 pub(crate) use home::{FIRST, UNSETTLED};
-pub(crate) use kernel_part::{add_kernel_part, change_kernel_part, remove_kernel_part, sets_of};
+pub(crate) use kernel_part::{
+    add_kernel_part, change_kernel_part, leave_kernels_sets, remove_kernel_part, sets_of,
+};
 pub(crate) use set::{COMMON_DATA, Set, Target};
 pub(crate) use shared::{end_sharing, part_from_parent};

@@ -25,4 +25,4 @@ pub(crate) mod steward;
 mod steward_wait;
 
 pub(crate) use fork::Inheritance;
-pub(crate) use state::Lending;
+pub(crate) use state::{Lending, StewardSockets};

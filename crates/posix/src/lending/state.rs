@@ -1,14 +1,24 @@
 //! The lending state of a process.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use slipstack_mem::Lock;
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::net::{SocketType, sockopt};
+use slipstack_mem::{Descriptor, Lock, raised};
 
+use crate::epoll::{self, Set, add_kernel_part, remove_kernel_part, sets_of};
+use crate::errno::Errno;
 use crate::lending::abstract_name;
 use crate::lending::fork::Fork;
 use crate::lending::post;
+use crate::socket::borrowed::Borrowed;
 use crate::socket::borrowed::control::Control;
+use crate::socket::description::Description;
+use crate::socket::kernel_socket::{replace, set_nonblocking};
+
+/// Control sockets to stewards that a text has named so far, by their numbers in it.
+pub(crate) type StewardSockets = Vec<(i32, Arc<Control>)>;
 
 /// The part of a process that lends and borrows.
 #[derive(Debug, Default)]
@@ -82,5 +92,114 @@ impl Lending {
         self.kernel_parts.release();
         self.numbers.release();
         self.fork.release();
+    }
+
+    /// Nobody needs the way to the steward any more of a connection that has come in a message.
+    pub(crate) fn drop_way(&self, it: &Borrowed) {
+        if let Some(control) = it.take_own_control() {
+            let mut all = self.controls.lock();
+            all.retain(|other| !Arc::ptr_eq(other, &control));
+        }
+    }
+
+    pub(crate) fn close_common(&self, common: Option<Descriptor>) {
+        if let Some(common) = common {
+            self.forget_common(common.number());
+            common.close();
+        }
+    }
+
+    /// Returns whether this process has left its connections to a helper and confined itself: its
+    /// events arrive on kernel descriptors, and a wait of ours would make more system calls than a
+    /// wait.
+    pub(crate) fn waits_in_kernel(&self) -> bool {
+        self.is_confined.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn drop_kernel_part(&self, it: &Borrowed) {
+        if let Some(kept) = it.kernel_part.lock().take() {
+            let mut all = self.kernel_parts.lock();
+            all.retain(|number| *number != kept.number());
+            kept.close();
+        }
+    }
+
+    /// Keeps the kernel's part, which the end of a pair replaces.
+    pub(crate) fn keep_kernel_part(&self, socket: &Description, it: &Borrowed) {
+        let number = socket.kernel_number();
+        let copy = number.and_then(|number| fcntl_dupfd_cloexec(number.as_fd(), 0).ok());
+        if let Some(copy) = copy {
+            let kept = Descriptor::give(raised(copy));
+            self.kernel_parts.lock().push(kept.number());
+            *it.kernel_part.lock() = Some(kept);
+        }
+    }
+
+    /// Marks the control sockets close-on-exec again after a failed `exec`.
+    pub(crate) fn keep_controls(&self) {
+        for control in self.controls.lock().iter() {
+            let _ = fcntl_setfd(control.end(), FdFlags::CLOEXEC);
+        }
+    }
+
+    /// The control socket that has come under `number`; it moves out of the program's way.
+    pub(crate) fn way(
+        &self,
+        number: i32,
+        steward_sockets: &mut StewardSockets,
+    ) -> Option<Arc<Control>> {
+        if let Some((_, control)) = steward_sockets.iter().find(|(known, _)| *known == number) {
+            return Some(Arc::clone(control));
+        }
+        let came = Descriptor::new(number)?;
+        let kind = sockopt::socket_type(came.as_fd()).ok()?;
+        if kind != SocketType::SEQPACKET {
+            return None;
+        }
+        let end = came.as_fd().try_clone_to_owned().ok()?;
+        came.close();
+        let control = Arc::new(Control::new(raised(end)));
+        self.controls.lock().push(Arc::clone(&control));
+        steward_sockets.push((number, Arc::clone(&control)));
+        Some(control)
+    }
+
+    /// Gives a set that this process has from its parent a kernel's set of its own.
+    pub(crate) fn part_from_parent(&self, set: &Set) -> Result<(), Errno> {
+        let done = epoll::part_from_parent(set);
+        self.note_common(set.common().map(Descriptor::number));
+        done
+    }
+
+    /// As [`Lending::part_from_parent`], and shares nothing of it any more.
+    pub(crate) fn end_sharing(&self, set: &Set) -> Result<(), Errno> {
+        let common = set.common();
+        epoll::end_sharing(set)?;
+        self.close_common(common);
+        Ok(())
+    }
+
+    /// Puts the kernel's part back under the numbers.
+    pub(crate) fn put_kernel_part(&self, socket: &Arc<Description>, it: &Borrowed) {
+        let Some(kept) = *it.kernel_part.lock() else {
+            return;
+        };
+        let Ok(copy) = fcntl_dupfd_cloexec(kept.as_fd(), 0) else {
+            return;
+        };
+        let sets = sets_of(socket);
+        for (set, item) in &sets {
+            remove_kernel_part(set, *item);
+        }
+        let numbers = socket.cold.lock().numbers.clone();
+        for number in numbers.into_iter().filter_map(Descriptor::new) {
+            let _ = replace(number, &copy);
+            let _ = set_nonblocking(number, true);
+        }
+        socket.has_kernel.store(true, Ordering::Release);
+        for (set, item) in &sets {
+            add_kernel_part(set, *item);
+        }
+        self.drop_kernel_part(it);
     }
 }

@@ -74,7 +74,7 @@ impl Process {
         if let Some(attachment) = self.living_attachment() {
             return Ok(attachment);
         }
-        let begun = self.now_ns();
+        let begun = self.kernel.now_ns();
         let attached = with_room(|| {
             let thread = self.kernel.thread();
             self.engines

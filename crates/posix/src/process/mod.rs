@@ -3,24 +3,25 @@
 mod attaching;
 pub(crate) mod chosen;
 pub(crate) mod engines;
+mod ids;
 pub(crate) mod lending;
 mod log;
-mod network;
+pub(crate) mod network;
 mod numbers;
 mod owners;
 pub(crate) mod place;
 pub(crate) mod report;
-mod reuse;
+pub(crate) mod reuse;
 mod rows;
 mod settings;
 mod signalling;
-mod strict;
+pub(crate) mod strict;
 pub(crate) mod subject;
 pub(crate) mod table;
 mod verbosity;
 pub(crate) mod wait;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use slipstack_channel::{Attach, Rule};
@@ -31,9 +32,9 @@ use crate::attachment::Attachment;
 use crate::kernel::Kernel;
 use crate::kqueue::Kqueues;
 use crate::lending::Lending;
-use crate::outcome::{Divert, Outcome};
-use crate::process::chosen::Chosen;
+use crate::process::chosen::ChosenSockets;
 use crate::process::engines::Engines;
+use crate::process::ids::Ids;
 use crate::process::log::Log;
 use crate::process::network::Network;
 use crate::process::numbers::Numbers;
@@ -42,7 +43,6 @@ use crate::process::report::Report;
 pub use crate::process::settings::Settings;
 use crate::process::table::{Entry, Table};
 use crate::ready::Spinners;
-use crate::ready::Station;
 use crate::socket::description::{Decided, Description, Kind};
 
 /// An accepted connection.
@@ -88,13 +88,11 @@ pub struct Process {
     pub(crate) owners: Owners,
     pub(crate) network: Network,
     pub(crate) numbers: Numbers,
-    ids: AtomicU64,
-    /// This process's number.
-    pub(crate) pid: AtomicU32,
+    pub(crate) ids: Ids,
     /// Set if a `bind` or `listen` of some socket has not taken effect yet.
     pub(crate) has_intents: AtomicBool,
     /// Kernel sockets of the program's choice.
-    pub(crate) chosen: Lock<Vec<Chosen>>,
+    pub(crate) chosen: ChosenSockets,
 }
 
 impl std::fmt::Debug for Process {
@@ -133,10 +131,9 @@ impl Process {
             kqueues: Kqueues::default(),
             owners: Owners::default(),
             numbers: Numbers::default(),
-            ids: AtomicU64::new(1),
-            pid: AtomicU32::new(std::process::id()),
+            ids: Ids::new(),
             has_intents: AtomicBool::new(false),
-            chosen: Lock::new(Vec::new()),
+            chosen: ChosenSockets::default(),
             settings,
         }
     }
@@ -152,14 +149,15 @@ impl Process {
     /// Whether `fd` is a socket of ours.
     #[must_use]
     pub fn is_socket(&self, fd: i32) -> bool {
-        self.socket_of(fd).is_ok()
+        self.table.socket_of(fd).is_ok()
     }
 
     /// Whether `fd` is a stream of ours: it discards bytes without a place for them (MSG_TRUNC,
     /// tcp(7)).
     #[must_use]
     pub fn is_stream(&self, fd: i32) -> bool {
-        self.socket_of(fd)
+        self.table
+            .socket_of(fd)
             .is_ok_and(|socket| socket.kind == Kind::Stream)
     }
 
@@ -204,15 +202,6 @@ impl Process {
         all
     }
 
-    /// The inode of a socket of ours.
-    pub(crate) fn inode_of(&self, socket: &Description) -> u64 {
-        socket.inode(self.pid.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn next_id(&self) -> u64 {
-        self.ids.fetch_add(1, Ordering::Relaxed)
-    }
-
     /// Puts a socket under a number that the kernel has just given us.
     pub(crate) fn install(&self, number: Descriptor, socket: &Arc<Description>) {
         let number = number.number();
@@ -223,31 +212,7 @@ impl Process {
         }
     }
 
-    pub(crate) fn now_ns(&self) -> u64 {
-        self.kernel.now_ns()
-    }
-
-    /// The socket behind a number; `Kernel` if the number is not ours any more.
-    #[inline]
-    pub(crate) fn socket_of(&self, fd: i32) -> Outcome<Arc<Description>> {
-        self.table.socket(fd).ok_or(Divert::Kernel)
-    }
-
     // Batches.
-
-    /// Something for the wire was pushed on this socket: it leaves now or with the batch.
-    pub(crate) fn after_push(&self, attachment: &Attachment, socket: u64) {
-        let thread = self.kernel.thread();
-        let Station {
-            batch, sleepers, ..
-        } = &*attachment.station;
-        if batch.is_due(thread, socket, || self.now_ns()) {
-            sleepers
-                .lead
-                .while_sending(thread, || attachment.commands());
-            sleepers.nudge(|| self.now_ns());
-        }
-    }
 
     /// Sends data that was held too long, before a call that moves bytes.
     #[inline]
@@ -270,7 +235,7 @@ impl Process {
                 .take_overdue(|| self.kernel.thread())
         {
             attachment.commands();
-            attachment.station.sleepers.nudge(|| self.now_ns());
+            attachment.station.sleepers.nudge(|| self.kernel.now_ns());
         }
     }
 
@@ -278,7 +243,7 @@ impl Process {
     fn let_leave(&self) {
         if let Some(attachment) = self.engines.own().or_else(|| self.engines.first()) {
             attachment.commands();
-            attachment.station.sleepers.nudge(|| self.now_ns());
+            attachment.station.sleepers.nudge(|| self.kernel.now_ns());
         }
     }
 
@@ -294,13 +259,13 @@ impl Process {
         self.let_leave();
     }
 
-    /// As [`Process::after_push`], for `count` bytes. For a program that writes much without
+    /// As [`Attachment::after_push`], for `count` bytes. For a program that writes much without
     /// waiting, acknowledgements are processed meanwhile: the memory they free is written again
     /// while it is still in the processor's cache, and the send ring stays small.
     pub(crate) fn after_push_of(&self, attachment: &Attachment, socket: u64, count: usize) {
         if count >= BULK && self.settings.heuristics.has(Rule::Bulk) {
-            self.turn(attachment);
+            attachment.turn(self.kernel.now_ns());
         }
-        self.after_push(attachment, socket);
+        attachment.after_push(&*self.kernel, socket);
     }
 }

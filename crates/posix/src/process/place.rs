@@ -13,6 +13,7 @@ use crate::addr::{ANY, Family, any, stack_addr};
 use crate::attachment::Attachment;
 use crate::epoll::{Set, Target, add_kernel_part, sets_of};
 use crate::errno::Errno;
+use crate::kernel::Kernel;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::engines::listen_on_stack;
@@ -108,7 +109,7 @@ impl Process {
     /// Gives a socket its kernel part before a call that only a kernel socket can answer (ioctls
     /// about interfaces, options the stack does not know).
     pub fn prepare_kernel(&self, fd: i32) -> Outcome<()> {
-        if let Ok(socket) = self.socket_of(fd)
+        if let Ok(socket) = self.table.socket_of(fd)
             && socket.decided().is_none()
         {
             self.materialize(&socket)?;
@@ -322,7 +323,7 @@ impl Process {
         let reuse_port =
             options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) || self.engines.attach.is_spread();
         if options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) && remote.is_none() {
-            attachment.set_option(sock, SocketOption::Rank(self.rank_of(socket)));
+            attachment.set_option(sock, SocketOption::Rank(rank_of(&*self.kernel, socket)));
         }
         if let Some(range) = options.port_range() {
             attachment.set_option(sock, range);
@@ -360,35 +361,10 @@ impl Process {
         dgram.set_realized();
         drop(stack);
         if bound.is_some() {
-            self.bring_early(&attachment, sock);
+            bring_early(&*self.kernel, &attachment, sock);
         }
         self.report.on_dgram(socket, dgram);
         Ok(())
-    }
-
-    /// Returns the rank of a datagram socket in its SO_REUSEPORT group. One that another process
-    /// has bound is the last.
-    fn rank_of(&self, socket: &Description) -> u64 {
-        let mut cold = socket.cold.lock();
-        match &mut cold.bound {
-            Some(bound) if bound.at_ns != 0 => bound.at_ns,
-            Some(bound) => {
-                bound.at_ns = self.now_ns();
-                bound.at_ns
-            }
-            None => 0,
-        }
-    }
-
-    /// Takes datagrams that arrived before a bound socket was on the stack. They waited at the
-    /// keeper, which has handed them to the engine before the bind is answered: the first check of
-    /// the socket finds them.
-    fn bring_early(&self, attachment: &Arc<Attachment>, sock: slipstack_channel::SockId) {
-        self.turn(attachment);
-        if attachment.driver.placement() == Placement::Instance {
-            // One pass of its loop later.
-            let _ = attachment.info(sock);
-        }
     }
 
     /// Puts a bound socket that has joined a group on the stack at once, so that it receives the
@@ -473,4 +449,29 @@ fn group_filter(interface: u32) -> [[u8; 8]; 6] {
         code(RETURN, 0, 0, 0),
         code(RETURN, 0, 0, u32::MAX),
     ]
+}
+
+/// Returns the rank of a datagram socket in its SO_REUSEPORT group. One that another process
+/// has bound is the last.
+fn rank_of(kernel: &dyn Kernel, socket: &Description) -> u64 {
+    let mut cold = socket.cold.lock();
+    match &mut cold.bound {
+        Some(bound) if bound.at_ns != 0 => bound.at_ns,
+        Some(bound) => {
+            bound.at_ns = kernel.now_ns();
+            bound.at_ns
+        }
+        None => 0,
+    }
+}
+
+/// Takes datagrams that arrived before a bound socket was on the stack. They waited at the
+/// keeper, which has handed them to the engine before the bind is answered: the first check of
+/// the socket finds them.
+fn bring_early(kernel: &dyn Kernel, attachment: &Arc<Attachment>, sock: slipstack_channel::SockId) {
+    attachment.turn(kernel.now_ns());
+    if attachment.driver.placement() == Placement::Instance {
+        // One pass of its loop later.
+        let _ = attachment.info(sock);
+    }
 }

@@ -19,7 +19,7 @@ impl Process {
     /// Returns the socket behind a number, for a call that decides its placement: a socket whose
     /// attempt has failed may be placed again.
     pub(crate) fn usable_socket_of(&self, fd: i32) -> Outcome<Arc<Description>> {
-        let socket = self.socket_of(fd)?;
+        let socket = self.table.socket_of(fd)?;
         let Some(Decided::Stream(stream)) = socket.decided() else {
             return Ok(socket);
         };
@@ -29,12 +29,6 @@ impl Process {
         let (attachment, sock) = stream.attachment_and_sock();
         attachment.close(sock, CloseMode::Abort);
         Ok(self.replace_by_fresh(&socket))
-    }
-
-    /// connect(AF_UNSPEC) of a connection or an attempt.
-    pub(crate) fn disconnect_stream(&self, socket: &Description, stream: &Stream) {
-        stream.disconnect();
-        socket.notify(stream.readiness());
     }
 
     /// A listener's end, without that of its socket. The kernel's part is the caller's.
@@ -54,8 +48,8 @@ impl Process {
     /// Replaces a socket whose use has ended by an undecided one with all its settings. Calls in
     /// progress stay with the old one.
     pub(crate) fn replace_by_fresh(&self, old: &Arc<Description>) -> Arc<Description> {
-        let new = Arc::new(Description::like(old, self.next_id()));
-        new.set_inode(self.inode_of(old));
+        let new = Arc::new(Description::like(old, self.ids.next()));
+        new.set_inode(self.ids.inode_of(old));
         old.has_ended.store(true, Ordering::Release);
         let numbers = {
             let (mut from, mut to) = (old.cold.lock(), new.cold.lock());
@@ -73,21 +67,27 @@ impl Process {
             }
         }
         for watch in old.take_watches() {
-            self.move_watch(&new, watch);
+            move_watch(&new, watch);
         }
         new
     }
+}
 
-    fn move_watch(&self, to: &Arc<Description>, watch: Watch) {
-        let Some((set, item)) = Set::of(&watch) else {
-            return watch.end();
-        };
-        set.retarget(item, Target::Socket(Arc::clone(to)));
-        to.watch(watch);
-        if to.has_kernel() {
-            // That of a connection had left.
-            add_kernel_part(&set, item);
-        }
-        set.look_at(item);
+fn move_watch(to: &Arc<Description>, watch: Watch) {
+    let Some((set, item)) = Set::of(&watch) else {
+        return watch.end();
+    };
+    set.retarget(item, Target::Socket(Arc::clone(to)));
+    to.watch(watch);
+    if to.has_kernel() {
+        // That of a connection had left.
+        add_kernel_part(&set, item);
     }
+    set.look_at(item);
+}
+
+/// connect(AF_UNSPEC) of a connection or an attempt.
+pub(crate) fn disconnect_stream(socket: &Description, stream: &Stream) {
+    stream.disconnect();
+    socket.notify(stream.readiness());
 }

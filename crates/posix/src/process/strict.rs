@@ -13,6 +13,7 @@ use crate::attachment::Attachment;
 use crate::errno::Errno;
 use crate::process::Process;
 use crate::process::report::{Given, Reason};
+use crate::process::settings::Settings;
 use crate::socket::description::{Decided, Description, Kind};
 
 impl Process {
@@ -92,19 +93,6 @@ impl Process {
         attached.map(drop)
     }
 
-    /// Makes an intent take effect at once under `--strict`; the call fails if it cannot.
-    pub(crate) fn insist(&self, socket: &Description) -> Result<(), Errno> {
-        if !self.settings.strict {
-            return Ok(());
-        }
-        let refused = match socket.decided() {
-            Some(Decided::Listener(listener)) => listener.take_refusal(),
-            Some(Decided::Dgram(dgram)) => dgram.take_refusal(),
-            _ => None,
-        };
-        refused.map_or(Ok(()), Err)
-    }
-
     /// Handles an intent that the stack has refused; a missing engine has been reported already.
     pub(crate) fn refuse_late(&self, socket: &Description, error: Errno) {
         if self.engines.first().is_some() {
@@ -142,4 +130,17 @@ fn addr_of(given: Given, socket: &Description) -> SocketAddr {
             bound.map_or(any(socket.family), |bound| bound.addr)
         }
     }
+}
+
+/// Makes an intent take effect at once under `--strict`; the call fails if it cannot.
+pub(crate) fn insist(settings: &Settings, socket: &Description) -> Result<(), Errno> {
+    if !settings.strict {
+        return Ok(());
+    }
+    let refused = match socket.decided() {
+        Some(Decided::Listener(listener)) => listener.take_refusal(),
+        Some(Decided::Dgram(dgram)) => dgram.take_refusal(),
+        _ => None,
+    };
+    refused.map_or(Ok(()), Err)
 }

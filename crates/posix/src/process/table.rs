@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use slipstack_mem::Lock;
 
 use crate::epoll::Set;
+use crate::errno::Errno;
 use crate::interfaces::RouteSocket;
-use crate::socket::description::Description;
+use crate::outcome::{Divert, Outcome};
+use crate::socket::description::{Decided, Description};
 use std::sync::Arc;
 
 const CHUNK: usize = 1024;
@@ -159,5 +161,21 @@ impl Table {
             slot.entry.release();
         }
         self.growing.release();
+    }
+
+    /// The socket behind a number; `Kernel` if the number is not ours any more.
+    #[inline]
+    pub(crate) fn socket_of(&self, number: i32) -> Outcome<Arc<Description>> {
+        self.socket(number).ok_or(Divert::Kernel)
+    }
+
+    /// The connection of the stack behind a number.
+    pub(crate) fn connection(&self, fd: i32) -> Outcome<Arc<Description>> {
+        let socket = self.socket_of(fd)?;
+        match socket.decided() {
+            Some(Decided::Stream(_)) => Ok(socket),
+            Some(_) => Err(Errno::EOPNOTSUPP.into()),
+            None => Err(Errno::ENOTCONN.into()),
+        }
     }
 }

@@ -15,6 +15,7 @@ use slipstack_mem::Lock;
 
 use crate::attachment::{Attachment, Datagram};
 use crate::errno::Errno;
+use crate::outcome::{Divert, Outcome};
 use crate::ready::bits;
 use crate::socket::ancillary::RequestedControl;
 use crate::socket::datagram_flags::DatagramFlags;
@@ -510,6 +511,25 @@ impl Dgram {
             true => ready | bits::OUT,
             false => ready,
         }
+    }
+
+    /// connect(AF_UNSPEC). `is_wildcard`: the socket is bound to all addresses. Returns `Kernel` if
+    /// the kernel's part has to be disconnected too.
+    pub(crate) fn disconnect(&self, is_wildcard: bool) -> Outcome<()> {
+        *self.remote.lock() = None;
+        self.gathering.on_connect(None);
+        if self.side() == Side::Kernel {
+            self.set_side(Side::Both);
+            return Err(Divert::Kernel);
+        }
+        if let Some((attachment, sock)) = self.part() {
+            attachment.udp_connect(sock, None)?;
+        }
+        self.give_port_back();
+        if is_wildcard {
+            self.set_side(Side::Both);
+        }
+        Ok(())
     }
 }
 

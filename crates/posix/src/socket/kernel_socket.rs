@@ -7,6 +7,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use slipstack_mem::Descriptor;
 
 use crate::errno::Errno;
+use crate::kernel::Kernel;
+
+/// Backlog of a listener if the kernel does not report one (net.core.somaxconn of Linux).
+pub(crate) const BACKLOG: i32 = 4096;
 
 /// Whether the kernel has something to read under this number now.
 pub(crate) fn is_readable(number: Option<Descriptor>) -> bool {
@@ -51,4 +55,18 @@ pub(crate) fn set_nonblocking(number: Descriptor, is_on: bool) -> Result<(), Err
     let mut flags = rustix::fs::fcntl_getfl(number.as_fd())?;
     flags.set(rustix::fs::OFlags::NONBLOCK, is_on);
     Ok(rustix::fs::fcntl_setfl(number.as_fd(), flags)?)
+}
+
+/// How many connections may wait on a listener, as the kernel has understood it: -1 is as many
+/// as possible, and net.core.somaxconn bounds all.
+pub(crate) fn backlog_of(kernel: &dyn Kernel, listener: Descriptor) -> i32 {
+    // tcpi_sacked (tcp_get_info)
+    const AT: usize = 28;
+    let mut info = [0; AT + 4];
+    let (fd, level) = (listener.number(), libc::IPPROTO_TCP);
+    let result = kernel.getsockopt(fd, level, libc::TCP_INFO, &mut info);
+    match (result, info[AT..].try_into()) {
+        (Ok(len), Ok(word)) if len == info.len() => i32::from_ne_bytes(word),
+        _ => BACKLOG,
+    }
 }

@@ -253,4 +253,13 @@ impl Listener {
     pub(crate) fn on_kernel_empty(&self) {
         self.is_kernel_ready.store(false, Ordering::Relaxed);
     }
+
+    /// Changes how many connections may wait (`listen` again).
+    pub(crate) fn set_backlog(&self, backlog: i32) -> Result<(), Errno> {
+        self.backlog.store(backlog, Ordering::Relaxed);
+        if let Some((attachment, sock)) = &*self.stack() {
+            attachment.listen(*sock, u32::try_from(backlog).unwrap_or(0))?;
+        }
+        Ok(())
+    }
 }

@@ -34,7 +34,7 @@ impl Process {
         let flags = epoll::CreateFlags::from_bits_retain(flags as u32);
         let number = Descriptor::give(epoll::create(flags)?).number();
         if (number as usize) < NUMBERS_MAX {
-            let set = Arc::new(Set::new(self.next_id(), number));
+            let set = Arc::new(Set::new(self.ids.next(), number));
             if let Some(stale) = self.table.put(number, Entry::Set(set)) {
                 self.let_go(number, stale);
             }
@@ -78,7 +78,7 @@ impl Process {
             }
             Some(Entry::Socket(socket)) => {
                 if let Some(Decided::Foreign(it)) = socket.decided() {
-                    self.part_from_parent(&set)?;
+                    self.lending.part_from_parent(&set)?;
                     self.take_borrowed(
                         &socket,
                         it,

@@ -22,9 +22,9 @@ impl Process {
                 // the pair.
                 true => {
                     self.take_borrowed(&socket, it, ReadRequest::None);
-                    self.end_sharing(set)
+                    self.lending.end_sharing(set)
                 }
-                false => self.part_from_parent(set),
+                false => self.lending.part_from_parent(set),
             };
             if is_parted.is_err() {
                 return;

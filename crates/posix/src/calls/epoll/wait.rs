@@ -14,6 +14,7 @@ use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::subject::Subject;
 use crate::process::wait::Plan;
+use crate::process::wait::deadline_of;
 use crate::ready::{Ask, Look, bits};
 use crate::socket::description::{Decided, Kind};
 use crate::socket::kernel_socket::is_ready;
@@ -39,7 +40,7 @@ impl Process {
         if set.queue.get().is_some() {
             return Err(Errno::EINVAL.into());
         }
-        if self.waits_in_kernel() {
+        if self.lending.waits_in_kernel() {
             return Err(Divert::Kernel);
         }
         self.engines
@@ -53,7 +54,7 @@ impl Process {
         if is_look && !is_attached && set.is_kernel_only() && set.common().is_none() {
             return Err(Divert::Kernel);
         }
-        let deadline_ns = self.deadline(timeout);
+        let deadline_ns = deadline_of(&*self.kernel, timeout);
         let epfd = libc::pollfd {
             fd: epfd,
             events: libc::POLLIN,
@@ -270,13 +271,5 @@ fn rest_kernel_parts(set: &Set) {
                 nothing,
             )
         });
-    }
-}
-
-impl Process {
-    /// Returns when a call with this timeout gives up.
-    pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<u64> {
-        let timeout = u64::try_from(timeout?.as_nanos()).unwrap_or(u64::MAX);
-        Some(self.now_ns().saturating_add(timeout))
     }
 }

@@ -14,6 +14,7 @@ use crate::addr::AddrBytes;
 use crate::interfaces::question::{DONE, HEADER, Header, NEW_ADDRESS, Question, RouteSocket};
 use crate::outcome::{Divert, Outcome};
 use crate::process::table::Entry;
+use crate::process::table::Table;
 use crate::process::{Process, Received};
 
 /// Longest notice of an address.
@@ -23,7 +24,7 @@ impl Process {
     /// The program has made a socket of NETLINK_ROUTE.
     pub fn watch_routes(&self, fd: i32) {
         let asked = Lock::new(None);
-        let id = self.next_id();
+        let id = self.ids.next();
         let entry = Entry::Routes(Arc::new(RouteSocket { id, asked }));
         if let Some(stale) = self.table.put(fd, entry) {
             self.let_go(fd, stale);
@@ -40,41 +41,6 @@ impl Process {
             *socket.asked.lock() = question;
         }
         Divert::Kernel
-    }
-
-    /// The program receives from one.
-    #[cold]
-    pub(crate) fn recv_list(
-        &self,
-        fd: i32,
-        bufs: &mut [IoSliceMut<'_>],
-        flags: i32,
-    ) -> Outcome<Received> {
-        let Some(Entry::Routes(socket)) = self.table.find(fd) else {
-            return Err(Divert::Kernel);
-        };
-        if let Some(received) = take_notice(fd, bufs, flags) {
-            return Ok(received);
-        }
-        let mut asked = socket.asked.lock();
-        let question = asked.as_mut().ok_or(Divert::Kernel)?;
-        let number = Descriptor::new(fd).ok_or(Divert::Kernel)?;
-        let first = peek(number.as_fd()).ok_or(Divert::Kernel)?;
-        if first.sequence != question.sequence {
-            return Err(Divert::Kernel);
-        }
-        if ![NEW_ADDRESS, DONE].contains(&first.kind) {
-            *asked = None;
-            return Err(Divert::Kernel);
-        }
-        let (datagram, count) = question.datagram(&first);
-        if flags & libc::MSG_PEEK == 0 {
-            question.left.truncate(question.left.len() - count);
-            if question.left.is_empty() {
-                *asked = None;
-            }
-        }
-        Ok(deliver(&datagram, bufs, flags))
     }
 }
 
@@ -117,6 +83,43 @@ fn deliver(datagram: &[u8], bufs: &mut [IoSliceMut<'_>], flags: i32) -> Received
         flags: if is_cut { libc::MSG_TRUNC } else { 0 },
         from: Some(AddrBytes::of_kernel()),
         control_len: 0,
+    }
+}
+
+impl Table {
+    /// The program receives from one.
+    #[cold]
+    pub(crate) fn recv_list(
+        &self,
+        fd: i32,
+        bufs: &mut [IoSliceMut<'_>],
+        flags: i32,
+    ) -> Outcome<Received> {
+        let Some(Entry::Routes(socket)) = self.find(fd) else {
+            return Err(Divert::Kernel);
+        };
+        if let Some(received) = take_notice(fd, bufs, flags) {
+            return Ok(received);
+        }
+        let mut asked = socket.asked.lock();
+        let question = asked.as_mut().ok_or(Divert::Kernel)?;
+        let number = Descriptor::new(fd).ok_or(Divert::Kernel)?;
+        let first = peek(number.as_fd()).ok_or(Divert::Kernel)?;
+        if first.sequence != question.sequence {
+            return Err(Divert::Kernel);
+        }
+        if ![NEW_ADDRESS, DONE].contains(&first.kind) {
+            *asked = None;
+            return Err(Divert::Kernel);
+        }
+        let (datagram, count) = question.datagram(&first);
+        if flags & libc::MSG_PEEK == 0 {
+            question.left.truncate(question.left.len() - count);
+            if question.left.is_empty() {
+                *asked = None;
+            }
+        }
+        Ok(deliver(&datagram, bufs, flags))
     }
 }
 

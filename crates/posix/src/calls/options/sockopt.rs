@@ -13,24 +13,25 @@ use crate::calls::options::stamping::{is_stamping, requested_messages, stamping_
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
-use crate::socket::ancillary::{TIMESTAMP_NEW, TIMESTAMPING_NEW, TIMESTAMPNS_NEW};
+use crate::socket::ancillary::TIMESTAMPING_NEW;
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::options::attaching::{
     ATTACH, CHOOSE, DETACH, UNCHOOSE, chooser_of, chooser_value, read_filter,
 };
-use crate::socket::options::meaning::{CONGESTION_NAME_MAX, congestion, refusal};
+use crate::socket::options::meaning::{CONGESTION_NAME_MAX, congestion};
 use crate::socket::options::push_chooser;
 use crate::socket::options::record::int_of;
+use crate::socket::options::set_on_stream;
 use crate::socket::options::timeouts::{RCVTIMEO_NEW, SNDTIMEO_NEW, set_timeout};
 use crate::socket::options::{Options, tcp_info};
-use crate::socket::{Dgram, Side, Stream};
+use crate::socket::{Dgram, Side};
 
 impl Process {
     /// `setsockopt`.
     pub fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome<()> {
-        let socket = self.socket_of(fd)?;
+        let socket = self.table.socket_of(fd)?;
         self.learn_options(&socket);
-        self.refuse_option(&socket, level, name, value)?;
+        self.network.check_option(&socket, level, name, value)?;
         if let Some(set) = self.set_elsewhere(&socket, (level, name), value) {
             return Ok(set?);
         }
@@ -45,12 +46,16 @@ impl Process {
             return Ok(());
         }
         let code = match (level, name) {
-            ATTACH => self.filter_for(&socket, self.program_of(value)?)?,
+            ATTACH => self.network.filter_for(&socket, self.program_of(value)?)?,
             CHOOSE => {
                 let code = self.program_of(value)?;
-                chooser_of(&code, self.runs_program(&socket), self.now_ns())?
+                chooser_of(
+                    &code,
+                    self.network.runs_program(&socket),
+                    self.kernel.now_ns(),
+                )?
             }
-            UNCHOOSE => chooser_value(&[], self.now_ns()),
+            UNCHOOSE => chooser_value(&[], self.kernel.now_ns()),
             _ => Vec::new(),
         };
         self.put_to_kernel(&socket, level, name, value)?;
@@ -67,7 +72,7 @@ impl Process {
         note_beside(&socket, (level, name), value, &options)?;
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
-                self.set_on_stream((&socket, stream), level, name, &options);
+                set_on_stream(&*self.kernel, (&socket, stream), level, name, &options);
             }
             Some(Decided::Dgram(it)) => self.set_on_dgram((&socket, it), level, name, &options),
             Some(Decided::Listener(listener)) => {
@@ -83,46 +88,12 @@ impl Process {
         Ok(())
     }
 
-    /// Refuses options that the stack does not have, and those that cannot be set any more.
-    fn refuse_option(
-        &self,
-        socket: &Description,
-        level: i32,
-        name: i32,
-        value: &[u8],
-    ) -> Result<(), Errno> {
-        if let Some(error) = refusal(socket.kind == Kind::Stream, level, name, value)
-            && self.network.policy().is_some()
-        {
-            return Err(error);
-        }
-        // do_tcp_setsockopt(): only a socket in CLOSE may have no limit.
-        if (level, name) == (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP)
-            && int_of(value) == Some(0)
-            && matches!(socket.decided(), Some(Decided::Stream(stream)) if !stream.is_failed())
-        {
-            return Err(Errno::EINVAL);
-        }
-        if is_opening(level, name)
-            && let Some(Decided::Stream(stream)) = socket.decided()
-            && !(stream.is_failed() || stream.is_over())
-        {
-            return Err(Errno::EINVAL);
-        }
-        Ok(())
-    }
-
     /// The instructions of a program of classic BPF.
     #[cold]
     pub(super) fn program_of(&self, value: &[u8]) -> Result<Vec<u8>, Errno> {
         let code = read_filter(&*self.kernel, value)?;
         self.numbers.keep_spare();
         Ok(code)
-    }
-
-    /// Whether engines run the programs of a socket, and not the kernel alone.
-    pub(super) fn runs_program(&self, socket: &Description) -> bool {
-        socket.kind == Kind::Dgram && self.network.policy().is_some()
     }
 
     /// The kernel's part has the option too, and judges it.
@@ -160,44 +131,6 @@ impl Process {
         Ok(())
     }
 
-    pub(crate) fn set_on_stream(
-        &self,
-        (socket, stream): (&Arc<Description>, &Stream),
-        level: i32,
-        name: i32,
-        options: &Options,
-    ) {
-        if let Some(option) = options.for_stack(level, name) {
-            stream.set_option(option);
-            if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CORK) {
-                self.after_push(stream.attachment(), socket.id);
-            }
-        }
-        match (level, name) {
-            (libc::SOL_SOCKET, libc::SO_LINGER) => stream.apply_linger(options),
-            (libc::SOL_SOCKET, libc::SO_OOBINLINE) => stream.apply_inline(options),
-            (libc::IPPROTO_TCP, libc::TCP_INQ)
-            | (
-                libc::SOL_SOCKET,
-                libc::SO_TIMESTAMP
-                | libc::SO_TIMESTAMPNS
-                | TIMESTAMP_NEW
-                | TIMESTAMPNS_NEW
-                | libc::SO_TIMESTAMPING
-                | TIMESTAMPING_NEW,
-            ) => stream.apply_requested(options),
-            (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => {
-                stream.apply_unsent_low(options);
-                socket.on_change();
-            }
-            (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => {
-                stream.apply_low_water(options);
-                socket.on_change();
-            }
-            _ => {}
-        }
-    }
-
     pub(crate) fn set_on_dgram(
         &self,
         (socket, dgram): (&Arc<Description>, &Dgram),
@@ -210,7 +143,7 @@ impl Process {
         }
         if let (ATTACH | DETACH, Some((attachment, _))) = ((level, name), dgram.part()) {
             // Datagrams that have already arrived are not filtered.
-            self.turn(&attachment);
+            attachment.turn(self.kernel.now_ns());
         }
         if let (Some((attachment, sock)), Some(option)) =
             (dgram.part(), options.for_stack(level, name))
@@ -223,7 +156,7 @@ impl Process {
         }
         if let (CHOOSE | UNCHOOSE, Some((attachment, sock))) = ((level, name), dgram.part()) {
             push_chooser(&attachment, sock, options);
-            self.turn(&attachment);
+            attachment.turn(self.kernel.now_ns());
         }
         dgram.apply(options);
         if is_return(level, name) && !options.is_on(level, name) {
@@ -274,14 +207,14 @@ impl Process {
 
     /// `getsockopt`: the value goes to the front of `value`; its length is the answer.
     pub fn getsockopt(&self, fd: i32, level: i32, name: i32, value: &mut [u8]) -> Outcome<usize> {
-        let socket = self.socket_of(fd)?;
+        let socket = self.table.socket_of(fd)?;
         self.learn_options(&socket);
         let own = self.own_int(&socket, level, name)?;
         if let Some(own) = own {
             return Ok(put(value, &own.to_ne_bytes()));
         }
         if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION)
-            && let Some(kind) = self.congestion_of(&socket)?
+            && let Some(kind) = congestion_of(&socket)?
         {
             let mut padded = [0; CONGESTION_NAME_MAX];
             padded[..kind.name().len()].copy_from_slice(kind.name().as_bytes());
@@ -367,17 +300,6 @@ impl Process {
         })
     }
 
-    /// Returns the algorithm of a connection, or the one set for a future connection.
-    fn congestion_of(&self, socket: &Description) -> Outcome<Option<Congestion>> {
-        if let Some(Decided::Stream(stream)) = socket.decided() {
-            let info = stream.info()?;
-            return Ok(Some(info.congestion));
-        }
-        let cold = socket.cold.lock();
-        let set = cold.options.bytes(libc::IPPROTO_TCP, libc::TCP_CONGESTION);
-        Ok(set.and_then(congestion))
-    }
-
     /// Returns options that the kernel's part does not know: identity, peer and filter.
     fn own_to_socket(
         &self,
@@ -390,7 +312,7 @@ impl Process {
         match (level, name) {
             (libc::SOL_SOCKET, libc::SO_COOKIE) => {
                 // Beside those of the kernel's own sockets.
-                let cookie = (1u64 << 63 | self.inode_of(socket)).to_ne_bytes();
+                let cookie = (1u64 << 63 | self.ids.inode_of(socket)).to_ne_bytes();
                 if value.len() < cookie.len() {
                     return Err(Errno::EINVAL.into());
                 }
@@ -462,30 +384,6 @@ impl Process {
             Some(Decided::Listener(_)) => Ok(None),
             None if socket.has_kernel() => Err(Divert::Kernel),
             None => Ok(None),
-        }
-    }
-
-    /// Applies the options recorded before the socket was a stream.
-    pub(crate) fn apply_stream_options(&self, socket: &Arc<Description>, stream: &Stream) {
-        let (options, owner) = {
-            let cold = socket.cold.lock();
-            (cold.options.clone(), cold.owner)
-        };
-        if owner != 0 {
-            stream.set_owned(true);
-        }
-        if !options.is_empty() {
-            socket.error_queue.set(options.error_queue_messages());
-            stream.apply(&options);
-        }
-    }
-
-    pub(crate) fn apply_dgram_options(&self, socket: &Arc<Description>) {
-        let options = socket.cold.lock().options.clone();
-        if let Some(Decided::Dgram(dgram)) = socket.decided() {
-            socket.error_queue.set(options.error_queue_messages());
-            dgram.apply(&options);
-            dgram.shutdown(socket.early_shut.load(Ordering::Relaxed));
         }
     }
 }
@@ -560,11 +458,6 @@ fn is_return(level: i32, name: i32) -> bool {
     )
 }
 
-/// Whether the option is for a socket that has no connection yet.
-fn is_opening(level: i32, name: i32) -> bool {
-    level == libc::IPPROTO_TCP && matches!(name, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT)
-}
-
 /// Options that need no judge: an int of full length, any value of which the kernel takes.
 fn is_plain(kind: Kind, level: i32, name: i32, value: &[u8]) -> bool {
     value.len() >= 4
@@ -591,4 +484,15 @@ pub(super) fn put(out: &mut [u8], value: &[u8]) -> usize {
     let count = out.len().min(value.len());
     out[..count].copy_from_slice(&value[..count]);
     count
+}
+
+/// Returns the algorithm of a connection, or the one set for a future connection.
+fn congestion_of(socket: &Description) -> Outcome<Option<Congestion>> {
+    if let Some(Decided::Stream(stream)) = socket.decided() {
+        let info = stream.info()?;
+        return Ok(Some(info.congestion));
+    }
+    let cold = socket.cold.lock();
+    let set = cold.options.bytes(libc::IPPROTO_TCP, libc::TCP_CONGESTION);
+    Ok(set.and_then(congestion))
 }

@@ -3,9 +3,8 @@
 use crate::errno::Errno;
 use crate::process::Process;
 use crate::socket::ancillary::TIMESTAMPING_NEW;
-use crate::socket::description::{Decided, Description, Kind};
+use crate::socket::description::{Decided, Description};
 use crate::socket::options::Options;
-use crate::socket::options::attaching::filter_of;
 use crate::socket::{ErrorQueueMessages, stamping};
 
 impl Process {
@@ -24,16 +23,6 @@ impl Process {
         }
         let others = (flags & !COUNTS).to_ne_bytes();
         self.try_on_kernel(socket, level, name, &others)
-    }
-
-    /// The filter of a socket. A connection has none: segments are not kept as they arrived,
-    /// headers included (an older kernel without CONFIG_FILTER).
-    #[cold]
-    pub(super) fn filter_for(&self, socket: &Description, code: Vec<u8>) -> Result<Vec<u8>, Errno> {
-        if socket.kind == Kind::Stream && self.network.policy().is_some() {
-            return Err(Errno::ENOPROTOOPT);
-        }
-        filter_of(code, self.runs_program(socket))
     }
 }
 

@@ -13,6 +13,8 @@ use crate::addr::{AddrBytes, Family, Given, parse_peer};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::process::lending::owner::set_for_borrower;
+use crate::process::table::Table;
 use crate::socket::borrowed::requests::{CONTROL_MAX, Call, Reply, Request};
 use crate::socket::description::{Description, Kind};
 use crate::socket::kernel_socket::ready_in_kernel;
@@ -30,7 +32,7 @@ impl Process {
         let [first, second] = request.numbers;
         if request.call == Call::SetOption && socket.kind == Kind::Stream {
             let value = request.name.unwrap_or_default();
-            self.set_for_borrower(socket, (first, second), value);
+            set_for_borrower(&*self.kernel, socket, (first, second), value);
             return (Reply::default(), 0);
         }
         if request.call == Call::Options && socket.kind == Kind::Stream {
@@ -96,45 +98,10 @@ impl Process {
                 (reply, copied)
             }
             Err(Divert::Kernel | Divert::KernelFirst | Divert::KernelRead) => {
-                self.receive_in_kernel(fd, flags, place)
+                receive_in_kernel(&self.table, fd, flags, place)
             }
             Err(divert) => (Reply::refused(error_of(divert)), 0),
         }
-    }
-
-    /// The kernel's part has something.
-    fn receive_in_kernel(&self, fd: i32, flags: i32, place: &mut [u8]) -> (Reply, usize) {
-        let Ok(number) = number_of(fd) else {
-            return (Reply::refused(Errno::EBADF), 0);
-        };
-        let kept = (libc::MSG_PEEK | libc::MSG_ERRQUEUE).cast_unsigned();
-        // The kernel returns the length of the whole.
-        let flags_there = RecvFlags::from_bits_retain(flags.cast_unsigned() & kept)
-            | RecvFlags::DONTWAIT
-            | RecvFlags::TRUNC;
-        match rustix::net::recvfrom(number.as_fd(), &mut *place, flags_there) {
-            Ok((copied, full, from)) => {
-                let from = from.and_then(|from| SocketAddr::try_from(from).ok());
-                let is_cut = full > copied;
-                let reply = Reply {
-                    error: 0,
-                    len: match flags & libc::MSG_TRUNC {
-                        0 => copied,
-                        _ => full,
-                    },
-                    flags: if is_cut { libc::MSG_TRUNC } else { 0 },
-                    name: from.map(|from| self.name_from_kernel(fd, from).as_bytes().to_vec()),
-                    ..Reply::default()
-                };
-                (reply, copied)
-            }
-            Err(error) => (Reply::refused(error.into()), 0),
-        }
-    }
-
-    fn name_from_kernel(&self, fd: i32, from: SocketAddr) -> AddrBytes {
-        let family = self.table.socket(fd).map(|socket| socket.family);
-        AddrBytes::new(from, family.unwrap_or(Family::V4))
     }
 
     fn send_for_borrower(&self, fd: i32, request: &Request<'_>, data: &[u8]) -> Reply {
@@ -142,9 +109,9 @@ impl Process {
         let bufs = [IoSlice::new(data)];
         let outcome = self.sendmsg(fd, &bufs, request.name, request.control, flags);
         let sent = match outcome {
-            Err(Divert::Kernel | Divert::KernelFirst) => self
-                .send_in_kernel(fd, data, request.name)
-                .map_err(Divert::from),
+            Err(Divert::Kernel | Divert::KernelFirst) => {
+                send_in_kernel(&self.table, fd, data, request.name).map_err(Divert::from)
+            }
             outcome => outcome,
         };
         match sent {
@@ -153,30 +120,11 @@ impl Process {
         }
     }
 
-    fn send_in_kernel(&self, fd: i32, data: &[u8], to: Option<&[u8]>) -> Result<usize, Errno> {
-        let number = number_of(fd)?;
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let sent = match to.and_then(|to| self.kernel_addr(fd, to)) {
-            Some(to) => rustix::net::sendto(number.as_fd(), data, flags, &to),
-            None => rustix::net::send(number.as_fd(), data, flags),
-        };
-        Ok(sent?)
-    }
-
-    /// An address of the program's as the socket's kernel part takes it.
-    fn kernel_addr(&self, fd: i32, addr: &[u8]) -> Option<SocketAddr> {
-        let family = self.table.socket(fd)?.family;
-        match parse_peer(addr, family) {
-            Ok(Given::Addr(addr)) => Some(for_kernel(addr, family)),
-            _ => None,
-        }
-    }
-
     fn connect_for_borrower(&self, fd: i32, addr: &[u8]) -> Outcome<()> {
         match self.connect(fd, addr) {
             Err(Divert::Kernel) => {
                 let number = number_of(fd)?;
-                match self.kernel_addr(fd, addr) {
+                match self.table.kernel_addr(fd, addr) {
                     Some(addr) => Ok(rustix::net::connect(number.as_fd(), &addr)?),
                     None => Ok(rustix::net::connect_unspec(number.as_fd())?),
                 }
@@ -217,4 +165,60 @@ fn error_of(divert: Divert) -> Errno {
         Divert::Pipe => Errno::EPIPE,
         Divert::Kernel | Divert::KernelFirst | Divert::KernelRead => Errno::EOPNOTSUPP,
     }
+}
+
+impl Table {
+    /// An address of the program's as the socket's kernel part takes it.
+    pub(crate) fn kernel_addr(&self, fd: i32, addr: &[u8]) -> Option<SocketAddr> {
+        let family = self.socket(fd)?.family;
+        match parse_peer(addr, family) {
+            Ok(Given::Addr(addr)) => Some(for_kernel(addr, family)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn name_from_kernel(&self, fd: i32, from: SocketAddr) -> AddrBytes {
+        let family = self.socket(fd).map(|socket| socket.family);
+        AddrBytes::new(from, family.unwrap_or(Family::V4))
+    }
+}
+
+/// The kernel's part has something.
+fn receive_in_kernel(table: &Table, fd: i32, flags: i32, place: &mut [u8]) -> (Reply, usize) {
+    let Ok(number) = number_of(fd) else {
+        return (Reply::refused(Errno::EBADF), 0);
+    };
+    let kept = (libc::MSG_PEEK | libc::MSG_ERRQUEUE).cast_unsigned();
+    // The kernel returns the length of the whole.
+    let flags_there = RecvFlags::from_bits_retain(flags.cast_unsigned() & kept)
+        | RecvFlags::DONTWAIT
+        | RecvFlags::TRUNC;
+    match rustix::net::recvfrom(number.as_fd(), &mut *place, flags_there) {
+        Ok((copied, full, from)) => {
+            let from = from.and_then(|from| SocketAddr::try_from(from).ok());
+            let is_cut = full > copied;
+            let reply = Reply {
+                error: 0,
+                len: match flags & libc::MSG_TRUNC {
+                    0 => copied,
+                    _ => full,
+                },
+                flags: if is_cut { libc::MSG_TRUNC } else { 0 },
+                name: from.map(|from| table.name_from_kernel(fd, from).as_bytes().to_vec()),
+                ..Reply::default()
+            };
+            (reply, copied)
+        }
+        Err(error) => (Reply::refused(error.into()), 0),
+    }
+}
+
+fn send_in_kernel(table: &Table, fd: i32, data: &[u8], to: Option<&[u8]>) -> Result<usize, Errno> {
+    let number = number_of(fd)?;
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let sent = match to.and_then(|to| table.kernel_addr(fd, to)) {
+        Some(to) => rustix::net::sendto(number.as_fd(), data, flags, &to),
+        None => rustix::net::send(number.as_fd(), data, flags),
+    };
+    Ok(sent?)
 }

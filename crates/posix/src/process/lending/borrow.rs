@@ -13,7 +13,9 @@ use slipstack_mem::Descriptor;
 use crate::errno::Errno;
 use crate::outcome::Divert;
 use crate::process::Process;
+use crate::process::log::Log;
 use crate::process::table::Entry;
+use crate::process::table::Table;
 use crate::socket::borrowed::child_message::{Message, MessageKind, ReadRequest};
 use crate::socket::borrowed::requests::{Call, Request};
 use crate::socket::borrowed::{Borrowed, Names};
@@ -94,7 +96,7 @@ impl Process {
                 Ok(made) => *token = Some(made),
                 Err(_) => {
                     if !it.has_own() {
-                        self.warn_of_foreign(socket);
+                        warn_of_foreign(&self.log, socket);
                     }
                     return false;
                 }
@@ -106,18 +108,11 @@ impl Process {
     /// A call of this thread on the connection begins: one that has come in a message may be this
     /// process's from now on. Returns whether it is.
     fn begin_use(&self, socket: &Arc<Description>, it: &Borrowed) -> bool {
-        self.note_user(it);
+        it.note_user(self.kernel.thread());
         if it.is_sent() && it.turns.is_use_due() && self.takes_at_once() {
             self.take_over(socket, it);
         }
         socket.is_brought()
-    }
-
-    /// Waits while the connection may be coming here, and keeps it from that if another thread uses
-    /// it too.
-    fn note_user(&self, it: &Borrowed) {
-        let _coming = it.coming.lock();
-        it.turns.note_user(self.kernel.thread());
     }
 
     /// Whether a connection that has come in a message goes to this process's engine with its first
@@ -143,7 +138,7 @@ impl Process {
         limit_times(&ours, socket)?;
         let names = Names {
             id: it.id,
-            inode: self.inode_of(socket),
+            inode: self.ids.inode_of(socket),
             local: it.local,
             remote: it.remote(),
         };
@@ -151,12 +146,12 @@ impl Process {
         let message = Message {
             kind: MessageKind::Take,
             id: it.id,
-            token: self.next_token(),
+            token: self.ids.next_token(),
             amount: u64::from(reach == UserKind::WithoutLibrary),
         };
         control.say(message, Some(theirs.as_fd()))?;
         if socket.kind == Kind::Dgram && reach == UserKind::WithLibrary {
-            self.keep_kernel_part(socket, it);
+            self.lending.keep_kernel_part(socket, it);
         }
         let numbers = socket.cold.lock().numbers.clone();
         for number in numbers.into_iter().filter_map(Descriptor::new) {
@@ -176,7 +171,7 @@ impl Process {
         it: &Borrowed,
         request: ReadRequest,
     ) -> Divert {
-        self.note_user(it);
+        it.note_user(self.kernel.thread());
         self.hold_and_request(socket, it, request);
         if it.is_taken() {
             Divert::Kernel
@@ -246,32 +241,27 @@ impl Process {
         }
     }
 
-    /// Nobody needs the way to the steward any more of a connection that has come in a message.
-    pub(crate) fn drop_way(&self, it: &Borrowed) {
-        if let Some(control) = it.take_own_control() {
-            let mut all = self.lending.controls.lock();
-            all.retain(|other| !Arc::ptr_eq(other, &control));
-        }
-    }
-
     /// Called before the program confines itself to some system calls (seccomp(2)): data of
     /// borrowed connections is passed on from now on without requests, because the calls that
     /// request it may be forbidden.
     pub fn before_confinement(&self) {
         self.lending.keeps_out.store(true, Ordering::Relaxed);
-        self.each_borrowed(|socket, it| self.take_borrowed(socket, it, ReadRequest::All));
+        self.table
+            .each_borrowed(|socket, it| self.take_borrowed(socket, it, ReadRequest::All));
     }
 
     /// Called before the program may have no further descriptor.
     pub fn before_few_descriptors(&self) {
         self.lending.keeps_out.store(true, Ordering::Relaxed);
-        self.each_borrowed(|socket, it| {
+        self.table.each_borrowed(|socket, it| {
             self.hold_borrowed(socket, it, UserKind::WithLibrary);
         });
     }
+}
 
-    fn each_borrowed(&self, f: impl Fn(&Arc<Description>, &Borrowed)) {
-        for (_, entry) in self.table.all() {
+impl Table {
+    pub(crate) fn each_borrowed(&self, f: impl Fn(&Arc<Description>, &Borrowed)) {
+        for (_, entry) in self.all() {
             if let Entry::Socket(socket) = entry
                 && let Some(Decided::Foreign(it)) = socket.decided()
             {
@@ -279,17 +269,12 @@ impl Process {
             }
         }
     }
+}
 
-    /// Returns a token that no other pair of this process has.
-    pub(super) fn next_token(&self) -> u64 {
-        u64::from(std::process::id()) << 32 | (self.next_id() & u64::from(u32::MAX))
-    }
-
-    fn warn_of_foreign(&self, socket: &Description) {
-        let fd = socket.cold.lock().numbers.first().copied().unwrap_or(-1);
-        self.log.warn_once(&format!(
-            "descriptor {fd} is a connection of the process this one was forked from, which has \
-             ended or cannot lend it; it cannot be used here"
-        ));
-    }
+fn warn_of_foreign(log: &Log, socket: &Description) {
+    let fd = socket.cold.lock().numbers.first().copied().unwrap_or(-1);
+    log.warn_once(&format!(
+        "descriptor {fd} is a connection of the process this one was forked from, which has \
+         ended or cannot lend it; it cannot be used here"
+    ));
 }

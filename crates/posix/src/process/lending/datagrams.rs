@@ -14,6 +14,7 @@ use crate::addr::AddrBytes;
 use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::lending::borrow::UserKind;
+use crate::process::wait::Plan;
 use crate::process::wait::polled;
 use crate::process::{Process, Received};
 use crate::socket::borrowed::child_message::{Message, MessageKind};
@@ -65,7 +66,12 @@ impl Process {
             return Ok(found);
         }
         let fd = polled(number, libc::POLLIN);
-        let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, fd.as_slice());
+        let plan = Plan::of_call(
+            &*self.kernel,
+            socket,
+            &socket.recv_timeout_ns,
+            fd.as_slice(),
+        );
         let found = self.wait(&plan, |look| {
             if socket.is_brought() {
                 return Ok(Some(Found::Here));
@@ -150,16 +156,16 @@ impl Process {
         if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
             return Err(Errno::EAGAIN.into());
         }
-        let mut plan = self.plan_of_call(socket, &socket.send_timeout_ns, &[]);
+        let mut plan = Plan::of_call(&*self.kernel, socket, &socket.send_timeout_ns, &[]);
         let end_ns = plan.deadline_ns.unwrap_or(u64::MAX);
         loop {
-            let next_ns = self.now_ns() + ROOM_PAUSE.as_nanos() as u64;
+            let next_ns = self.kernel.now_ns() + ROOM_PAUSE.as_nanos() as u64;
             plan.deadline_ns = Some(next_ns.min(end_ns));
             self.wait(&plan, |_| Ok(None::<()>))?;
             if let Some(sent) = send()? {
                 return Ok(sent);
             }
-            if self.now_ns() >= end_ns {
+            if self.kernel.now_ns() >= end_ns {
                 return Err(Errno::EAGAIN.into());
             }
         }
@@ -307,7 +313,7 @@ impl Process {
         let message = Message {
             kind: MessageKind::Call,
             id: it.id,
-            token: self.next_token(),
+            token: self.ids.next_token(),
             amount: 0,
         };
         let head = request.head();

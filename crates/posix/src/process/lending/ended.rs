@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::errno::Errno;
+use crate::lending::Lending;
 use crate::process::Process;
 use crate::socket::borrowed::Borrowed;
 use crate::socket::description::{Decided, Description, Kind};
@@ -22,7 +23,7 @@ impl Process {
         let socket = self.table.socket(fd)?;
         match socket.decided() {
             Some(Decided::Foreign(it)) if socket.kind == Kind::Stream => {
-                let was_reset = self.was_reset(&socket);
+                let was_reset = self.lending.was_reset(&socket);
                 (it.hears_end() && was_reset).then_some(Errno::ECONNRESET)
             }
             _ => None,
@@ -38,13 +39,8 @@ impl Process {
         if socket.kind == Kind::Dgram {
             return self.error_of_borrowed(socket, it);
         }
-        let is_due = it.awaits_end() && self.was_reset(socket);
+        let is_due = it.awaits_end() && self.lending.was_reset(socket);
         (is_due && it.hears_end()).then_some(Errno::ECONNRESET)
-    }
-
-    fn was_reset(&self, socket: &Description) -> bool {
-        // A confined process (seccomp) may not make the system call that would show it.
-        !self.lending.keeps_out.load(Ordering::Relaxed) && is_hung_up(socket)
     }
 }
 
@@ -56,4 +52,11 @@ fn is_hung_up(socket: &Description) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(number.as_fd(), PollFlags::empty())];
     let found = rustix::event::poll(&mut fds, Some(&Timespec::default()));
     found.is_ok() && fds[0].revents().contains(PollFlags::HUP)
+}
+
+impl Lending {
+    pub(crate) fn was_reset(&self, socket: &Description) -> bool {
+        // A confined process (seccomp) may not make the system call that would show it.
+        !self.keeps_out.load(Ordering::Relaxed) && is_hung_up(socket)
+    }
 }

@@ -5,12 +5,11 @@ use std::sync::atomic::Ordering;
 
 use slipstack_mem::Descriptor;
 
-use crate::epoll::{Set, end_sharing, part_from_parent};
-use crate::errno::Errno;
 use crate::lending::fork::{Fork, Inheritance};
 use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
 use crate::process::Process;
+use crate::process::lending::owner::names_of;
 use crate::process::table::Entry;
 use crate::socket::borrowed::child_message::control_pair;
 use crate::socket::borrowed::control::Control;
@@ -67,7 +66,7 @@ impl Process {
         fork.names = fork
             .shared
             .iter()
-            .map(|socket| self.names_of(socket))
+            .map(|socket| names_of(&self.ids, socket))
             .collect();
         // Before another thread can close them in the parent.
         for socket in &fork.shared {
@@ -96,29 +95,6 @@ impl Process {
     pub(super) fn lend_to_nobody(&self, fork: Fork) {
         for socket in fork.shared {
             self.take_back(&socket);
-        }
-    }
-
-    /// Gives a set that this process has from its parent a kernel's set of its own.
-    pub(crate) fn part_from_parent(&self, set: &Set) -> Result<(), Errno> {
-        let done = part_from_parent(set);
-        self.lending
-            .note_common(set.common().map(Descriptor::number));
-        done
-    }
-
-    /// As [`Process::part_from_parent`], and shares nothing of it any more.
-    pub(crate) fn end_sharing(&self, set: &Set) -> Result<(), Errno> {
-        let common = set.common();
-        end_sharing(set)?;
-        self.close_common(common);
-        Ok(())
-    }
-
-    pub(crate) fn close_common(&self, common: Option<Descriptor>) {
-        if let Some(common) = common {
-            self.lending.forget_common(common.number());
-            common.close();
         }
     }
 

@@ -29,8 +29,10 @@ use crate::lending::post::Charge;
 use crate::lending::pump::{Origin, Pump};
 use crate::process::Process;
 use crate::process::lending::borrow::{UserKind, limit_times};
+use crate::process::lending::owner::names_of;
 use crate::process::lending::taking::has_other_threads;
 use crate::process::table::Entry;
+use crate::process::table::Table;
 use crate::ready::Awaited;
 use crate::socket::borrowed::child_message::control_pair;
 use crate::socket::borrowed::{Borrowed, ReadRequest};
@@ -176,7 +178,7 @@ impl Process {
         rustix::io::ioctl_fionbio(&theirs, socket.is_nonblocking())?;
         self.lending
             .abstract_names
-            .put(&ours, &self.names_of(&socket));
+            .put(&ours, &names_of(&self.ids, &socket));
         Ok(HelperConnection {
             socket,
             ours,
@@ -198,7 +200,11 @@ impl Process {
             // The program's, of which this is a copy: not even its destructor runs.
             let id = connection.socket.id;
             std::mem::forget(connection.socket);
-            left.extend(self.find_lent(id).map(|socket| (socket, connection.ours)));
+            left.extend(
+                self.table
+                    .find_lent(id)
+                    .map(|socket| (socket, connection.ours)),
+            );
         }
         let begun = Instant::now();
         while !left.is_empty() && begun.elapsed() < MOVE_TIME_MAX {
@@ -218,24 +224,6 @@ impl Process {
         for control in self.lending.controls.lock().iter() {
             let _ = rustix::net::shutdown(control.end(), Shutdown::Both);
         }
-    }
-
-    /// Returns whether this process has left its connections to a helper and confined itself: its
-    /// events arrive on kernel descriptors, and a wait of ours would make more system calls than a
-    /// wait.
-    pub(crate) fn waits_in_kernel(&self) -> bool {
-        self.lending.is_confined.load(Ordering::Relaxed)
-    }
-
-    /// Finds the connection that the program knows by this number.
-    fn find_lent(&self, id: u64) -> Option<Arc<Description>> {
-        self.table.all().into_iter().find_map(|(_, entry)| {
-            let Entry::Socket(socket) = entry else {
-                return None;
-            };
-            let is_it = matches!(socket.decided(), Some(Decided::Foreign(it)) if it.id == id);
-            is_it.then_some(socket)
-        })
     }
 
     /// Returns the program's number for the connection if it has come.
@@ -318,18 +306,18 @@ impl Process {
             if let Entry::Set(set) = entry
                 && set.common().is_some()
             {
-                let _ = self.end_sharing(&set);
+                let _ = self.lending.end_sharing(&set);
             }
         }
     }
 
     /// Puts an end of a pair under all numbers of the connection.
     fn put_end(&self, old: &Arc<Description>, end: &OwnedFd) {
-        let names = self.names_of(old);
+        let names = names_of(&self.ids, old);
         if names.local.is_none() || names.remote.is_none() {
             return;
         }
-        let new = Description::like(old, self.next_id());
+        let new = Description::like(old, self.ids.next());
         new.has_kernel.store(true, Ordering::Release);
         new.set_inode(names.inode);
         let _ = new
@@ -349,7 +337,7 @@ impl Process {
             self.install(number, &new);
         }
         for (set, item) in sets {
-            let _ = self.part_from_parent(&set);
+            let _ = self.lending.part_from_parent(&set);
             drop(set.retarget(item, Target::Socket(Arc::clone(&new))));
             old.unwatch(&|watch| watch.is_item(&set, item));
             new.watch(Set::watch_of(&set, item));
@@ -392,4 +380,17 @@ fn unique(mut all: Vec<Arc<Description>>) -> Vec<Arc<Description>> {
     all.sort_by_key(|socket| socket.id);
     all.dedup_by_key(|socket| socket.id);
     all
+}
+
+impl Table {
+    /// Finds the connection that the program knows by this number.
+    pub(crate) fn find_lent(&self, id: u64) -> Option<Arc<Description>> {
+        self.all().into_iter().find_map(|(_, entry)| {
+            let Entry::Socket(socket) = entry else {
+                return None;
+            };
+            let is_it = matches!(socket.decided(), Some(Decided::Foreign(it)) if it.id == id);
+            is_it.then_some(socket)
+        })
+    }
 }

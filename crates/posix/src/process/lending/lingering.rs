@@ -52,7 +52,7 @@ impl Process {
     ) -> Result<Option<T>, Divert> {
         loop {
             let has_more = self.lending.post.run_inline();
-            let now = self.now_ns();
+            let now = self.kernel.now_ns();
             let until = now + if has_more { 0 } else { LOOK_NS };
             let deadline = plan.deadline_ns.unwrap_or(u64::MAX);
             let part = Plan {

@@ -7,15 +7,18 @@ use slipstack_mem::thread::spawn_quiet;
 use slipstack_mem::{Descriptor, raised};
 
 use crate::attachment::Attachment;
+use crate::kernel::Kernel;
 use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
 use crate::lending::steward::Steward;
 use crate::process::Process;
+use crate::process::ids::Ids;
 use crate::process::table::Entry;
 use crate::ready::Sleepers;
 use crate::socket::borrowed::Names;
 use crate::socket::borrowed::requests::{Reply, Request};
 use crate::socket::description::{Decided, Description, Kind};
+use crate::socket::options::set_on_stream;
 
 impl Process {
     /// Hands something over to the steward.
@@ -46,23 +49,6 @@ impl Process {
         }
     }
 
-    pub(super) fn names_of(&self, socket: &Description) -> Names {
-        let (local, remote) = match socket.decided() {
-            Some(Decided::Stream(stream)) => (stream.local(), stream.remote().ok()),
-            Some(Decided::Dgram(dgram)) => {
-                let bound = socket.cold.lock().bound.map(|bound| bound.addr);
-                (dgram.local().or(bound), *dgram.remote.lock())
-            }
-            _ => (None, None),
-        };
-        Names {
-            id: socket.id,
-            inode: self.inode_of(socket),
-            local,
-            remote,
-        }
-    }
-
     /// Keeps the kernel's part of a datagram socket whose last number is about to be closed, if
     /// other processes may use the socket.
     pub(crate) fn keep_lent_part(&self, entry: &Entry) {
@@ -85,34 +71,15 @@ impl Process {
             _ => false,
         })
     }
-
-    /// Applies an option that another process has set on a connection of this one.
-    pub(super) fn set_for_borrower(
-        &self,
-        socket: &Arc<Description>,
-        (level, name): (i32, i32),
-        value: &[u8],
-    ) {
-        let Some(Decided::Stream(stream)) = socket.decided() else {
-            return;
-        };
-        let options = {
-            let mut cold = socket.cold.lock();
-            cold.options.set(level, name, value);
-            cold.options.clone()
-        };
-        self.set_on_stream((socket, stream), level, name, &options);
-        stream.attachment().commands();
-    }
 }
 
 impl Lender for Process {
     fn next_id(&self) -> u64 {
-        Process::next_id(self)
+        self.ids.next()
     }
 
     fn now_ns(&self) -> u64 {
-        Process::now_ns(self)
+        self.kernel.now_ns()
     }
 
     fn thread(&self) -> usize {
@@ -128,7 +95,7 @@ impl Lender for Process {
     }
 
     fn turn(&self, attachment: &Attachment) {
-        Process::turn(self, attachment);
+        attachment.turn(self.kernel.now_ns());
     }
 
     fn note(&self, number: i32) {
@@ -204,4 +171,40 @@ impl Lender for Process {
         self.lending.forget(number);
         let _ = self.close(number);
     }
+}
+
+pub(crate) fn names_of(ids: &Ids, socket: &Description) -> Names {
+    let (local, remote) = match socket.decided() {
+        Some(Decided::Stream(stream)) => (stream.local(), stream.remote().ok()),
+        Some(Decided::Dgram(dgram)) => {
+            let bound = socket.cold.lock().bound.map(|bound| bound.addr);
+            (dgram.local().or(bound), *dgram.remote.lock())
+        }
+        _ => (None, None),
+    };
+    Names {
+        id: socket.id,
+        inode: ids.inode_of(socket),
+        local,
+        remote,
+    }
+}
+
+/// Applies an option that another process has set on a connection of this one.
+pub(crate) fn set_for_borrower(
+    kernel: &dyn Kernel,
+    socket: &Arc<Description>,
+    (level, name): (i32, i32),
+    value: &[u8],
+) {
+    let Some(Decided::Stream(stream)) = socket.decided() else {
+        return;
+    };
+    let options = {
+        let mut cold = socket.cold.lock();
+        cold.options.set(level, name, value);
+        cold.options.clone()
+    };
+    set_on_stream(kernel, (socket, stream), level, name, &options);
+    stream.attachment().commands();
 }

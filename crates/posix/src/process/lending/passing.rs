@@ -15,7 +15,6 @@ use rustix::net::sockopt::Timeout;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use slipstack_mem::{Descriptor, raised};
 
-use crate::addr::stack_addr;
 use crate::errno::Errno;
 use crate::lending::abstract_name;
 use crate::lending::lender::Lender;
@@ -23,13 +22,18 @@ use crate::lending::post::Charge;
 use crate::lending::pump::{Origin, Pump};
 use crate::process::Process;
 use crate::process::lending::borrow::{UserKind, limit_times};
+use crate::process::lending::owner::names_of;
+use crate::process::lending::starting::foreign;
 use crate::process::lending::starting::is_lendable;
+use crate::process::lending::word::leave_word;
+use crate::process::lending::word::take_word;
 use crate::process::table::Entry;
+use crate::process::table::Table;
 use crate::socket::borrowed::child_message::{Message, MessageKind, join};
 use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::{Borrowed, Names, PairName, ReadRequest};
 use crate::socket::description::{Decided, Description, Kind};
-use crate::socket::kernel_socket::{kernel_name, replace};
+use crate::socket::kernel_socket::replace;
 
 /// A connection on its way to another program.
 #[derive(Debug)]
@@ -75,7 +79,7 @@ impl Process {
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
                 let kept = it.kernel_part.lock().filter(|_| it.is_taken());
                 let part = kept.or_else(|| socket.kernel_number());
-                self.leave_word(&socket, part, it.remote());
+                leave_word(&*self.kernel, &socket, part, it.remote());
                 kept.map(Descriptor::number)
             }
             Some(Decided::Foreign(it)) => {
@@ -92,11 +96,11 @@ impl Process {
             }
             Some(Decided::Dgram(dgram)) => {
                 let remote = *dgram.remote.lock();
-                self.leave_word(&socket, socket.kernel_number(), remote);
+                leave_word(&*self.kernel, &socket, socket.kernel_number(), remote);
                 None
             }
             None | Some(Decided::Listener(_)) => {
-                self.leave_word(&socket, socket.kernel_number(), None);
+                leave_word(&*self.kernel, &socket, socket.kernel_number(), None);
                 None
             }
         }
@@ -112,7 +116,7 @@ impl Process {
         let (ours, theirs) = pair;
         self.lending
             .abstract_names
-            .put(&ours, &self.names_of(&socket));
+            .put(&ours, &names_of(&self.ids, &socket));
         limit_times(&theirs, &socket)?;
         if socket.is_nonblocking() {
             rustix::io::ioctl_fionbio(&theirs, true)?;
@@ -176,12 +180,14 @@ impl Process {
         };
         if let Some((names, pair)) = abstract_name::read(number) {
             self.receive_connection(number, &names, pair);
-        } else if let Some(letter) = kind_letter(number).filter(|_| self.has_part_in(number)) {
-            let (is_nonblocking, remote) = self.take_word(fd);
+        } else if let Some(letter) =
+            kind_letter(number).filter(|_| self.network.has_part_in(number))
+        {
+            let (is_nonblocking, remote) = take_word(&*self.kernel, fd);
             let ending = if is_nonblocking { "n" } else { "" };
             self.inherit(&format!("{letter}{fd}{ending}"));
             if let Some(remote) = remote {
-                self.connect_received(fd, remote);
+                self.table.connect_received(fd, remote);
             }
         }
     }
@@ -190,7 +196,7 @@ impl Process {
 impl Process {
     /// An end of a pair has come under `number`.
     fn receive_connection(&'static self, number: Descriptor, names: &Names, pair: PairName) {
-        if let Some(known) = self.find_pair(&pair) {
+        if let Some(known) = self.table.find_pair(&pair) {
             return self.receive_again(number, &known);
         }
         let _ = self.this.set(self);
@@ -199,7 +205,7 @@ impl Process {
         let it = Borrowed::sent(names, pair, joined);
         let flags = rustix::fs::fcntl_getfl(number.as_fd());
         let is_nonblocking = flags.is_ok_and(|flags| flags.contains(OFlags::NONBLOCK));
-        let socket = self.foreign(it, Kind::Stream, is_nonblocking);
+        let socket = foreign(self.ids.next(), it, Kind::Stream, is_nonblocking);
         learn_times(number, &socket);
         socket.has_kernel.store(true, Ordering::Release);
         socket.set_inode(names.inode);
@@ -214,7 +220,7 @@ impl Process {
             return None;
         }
         let control = Arc::new(Control::new(join(number).ok()?));
-        let token = self.next_token();
+        let token = self.ids.next_token();
         let message = Message {
             kind: MessageKind::Join,
             id: names.id,
@@ -226,18 +232,6 @@ impl Process {
         Some((control, token))
     }
 
-    /// Returns the connection that has come by the end of that pair before.
-    fn find_pair(&self, pair: &PairName) -> Option<Arc<Description>> {
-        self.table.all().into_iter().find_map(|(_, entry)| {
-            let Entry::Socket(socket) = entry else {
-                return None;
-            };
-            let is_it =
-                matches!(socket.decided.get(), Some(Decided::Foreign(it)) if it.is_pair(pair));
-            is_it.then_some(socket)
-        })
-    }
-
     fn receive_again(&self, number: Descriptor, socket: &Arc<Description>) {
         self.install(number, socket);
         if !socket.has_kernel()
@@ -245,14 +239,6 @@ impl Process {
         {
             let _ = replace(number, anchor);
         }
-    }
-
-    /// Programs bind freely too, to addresses of the kernel's.
-    fn has_part_in(&self, number: Descriptor) -> bool {
-        kernel_name(number).is_some_and(|addr| {
-            let addr = stack_addr(addr);
-            addr.ip().is_unspecified() || addr.ip().is_multicast() || self.network.is_own(addr)
-        })
     }
 }
 
@@ -292,5 +278,19 @@ fn kind_letter(number: Descriptor) -> Option<char> {
         SocketType::STREAM if sockopt::socket_acceptconn(number.as_fd()).ok()? => Some('l'),
         SocketType::STREAM if !is_connected => Some('b'),
         _ => None,
+    }
+}
+
+impl Table {
+    /// Returns the connection that has come by the end of that pair before.
+    pub(crate) fn find_pair(&self, pair: &PairName) -> Option<Arc<Description>> {
+        self.all().into_iter().find_map(|(_, entry)| {
+            let Entry::Socket(socket) = entry else {
+                return None;
+            };
+            let is_it =
+                matches!(socket.decided.get(), Some(Decided::Foreign(it)) if it.is_pair(pair));
+            is_it.then_some(socket)
+        })
     }
 }

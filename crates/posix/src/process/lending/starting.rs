@@ -13,14 +13,16 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{SocketType, sockopt};
-use slipstack_mem::{Descriptor, raised};
+use slipstack_mem::Descriptor;
 
 use crate::addr::Family;
+use crate::lending::StewardSockets;
 use crate::lending::abstract_name;
 use crate::lending::fork::Fork;
 use crate::process::Process;
 use crate::process::lending::borrow::UserKind;
 use crate::process::table::Entry;
+use crate::process::table::Table;
 use crate::socket::borrowed::Names;
 use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::{Borrowed, ReadRequest};
@@ -52,9 +54,6 @@ impl SpawnLending {
         own.chain(branches).collect()
     }
 }
-
-/// Control sockets to stewards that a text has named so far, by their numbers in it.
-pub(crate) type StewardSockets = Vec<(i32, Arc<Control>)>;
 
 impl Process {
     /// Whether number `fd` is a connection that a program with the library may be given as it is.
@@ -89,7 +88,7 @@ impl Process {
                         of.is_some_and(|of| Arc::ptr_eq(&of, &branch.of))
                     });
                     Some(borrowed(
-                        (&socket, self.inode_of(&socket)),
+                        (&socket, self.ids.inode_of(&socket)),
                         it,
                         *to,
                         branch.map(|it| it.childs.as_raw_fd()),
@@ -135,15 +134,8 @@ impl Process {
             let _ = fcntl_setfd(control.end(), FdFlags::empty());
             control.number()
         });
-        let named = (&**socket, self.inode_of(socket));
+        let named = (&**socket, self.ids.inode_of(socket));
         Some(borrowed(named, it, number, control))
-    }
-
-    /// Marks the control sockets close-on-exec again after a failed `exec`.
-    pub(crate) fn keep_controls(&self) {
-        for control in self.lending.controls.lock().iter() {
-            let _ = fcntl_setfd(control.end(), FdFlags::CLOEXEC);
-        }
     }
 
     /// A connection that is another process's and has not been used by this one.
@@ -160,20 +152,20 @@ impl Process {
         let number = Descriptor::new(number.trim_end_matches('n').parse().ok()?)?;
         rustix::io::fcntl_getfd(number.as_fd()).ok()?;
         let id = part()?.parse().ok()?;
-        let control = self.way(part()?.parse().ok()?, steward_sockets)?;
+        let control = self.lending.way(part()?.parse().ok()?, steward_sockets)?;
         let names = Names::parse(id, part()?)?;
-        if let Some(socket) = self.find_held(id, &control) {
+        if let Some(socket) = self.table.find_held(id, &control) {
             self.install(number, &socket);
             return Some(());
         }
         let it = Borrowed::new(id, Some(&names), Some(control), None);
-        let socket = self.foreign(it, kind, is_nonblocking);
+        let socket = foreign(self.ids.next(), it, kind, is_nonblocking);
         socket.set_inode(names.inode);
         // A datagram socket has the kernel's part under its number.
         let has_kernel = kind == Kind::Dgram;
         socket.has_kernel.store(has_kernel, Ordering::Release);
         if has_kernel
-            && let Some(own) = self.own_datagrams(&socket, number)
+            && let Some(own) = self.network.own_datagrams(&socket, number)
             && let Some(Decided::Foreign(it)) = socket.decided()
         {
             it.keep_own(Box::new(own));
@@ -194,7 +186,9 @@ impl Process {
             return self.inherit_end(fd);
         };
         let (id, token) = (id.parse().ok()?, parts.next()?.parse().ok()?);
-        let control = self.way(parts.next()?.parse().ok()?, steward_sockets)?;
+        let control = self
+            .lending
+            .way(parts.next()?.parse().ok()?, steward_sockets)?;
         let is_streaming = parts.next()? != "0";
         let names = Names::parse(id, parts.next()?)?;
         let number = Descriptor::new(fd)?;
@@ -208,7 +202,7 @@ impl Process {
             it.note_streaming();
         }
         let is_nonblocking = flags.contains(rustix::fs::OFlags::NONBLOCK);
-        let socket = self.foreign(it, kind, is_nonblocking);
+        let socket = foreign(self.ids.next(), it, kind, is_nonblocking);
         socket.set_inode(names.inode);
         socket.has_kernel.store(true, Ordering::Release);
         self.install(number, &socket);
@@ -221,64 +215,16 @@ impl Process {
         let (names, _) = abstract_name::read(number)?;
         let flags = rustix::fs::fcntl_getfl(number.as_fd()).ok()?;
         let is_nonblocking = flags.contains(rustix::fs::OFlags::NONBLOCK);
-        let socket = self.foreign(Borrowed::received(&names), Kind::Stream, is_nonblocking);
+        let socket = foreign(
+            self.ids.next(),
+            Borrowed::received(&names),
+            Kind::Stream,
+            is_nonblocking,
+        );
         socket.set_inode(names.inode);
         socket.has_kernel.store(true, Ordering::Release);
         self.install(number, &socket);
         Some(())
-    }
-
-    pub(super) fn foreign(
-        &self,
-        it: Borrowed,
-        kind: Kind,
-        is_nonblocking: bool,
-    ) -> Arc<Description> {
-        let family = match it.local {
-            Some(SocketAddr::V6(_)) => Family::V6,
-            Some(SocketAddr::V4(_)) | None => Family::V4,
-        };
-        let new = New {
-            id: self.next_id(),
-            family,
-            kind,
-            protocol: 0,
-            is_nonblocking,
-        };
-        Arc::new(Description::decided_as(new, Decided::Foreign(it)))
-    }
-
-    fn find_held(&self, id: u64, control: &Arc<Control>) -> Option<Arc<Description>> {
-        self.table.all().into_iter().find_map(|(_, entry)| {
-            let Entry::Socket(socket) = entry else {
-                return None;
-            };
-            let is_it = match socket.decided() {
-                Some(Decided::Foreign(it)) => {
-                    it.id == id && it.control().is_some_and(|of| Arc::ptr_eq(&of, control))
-                }
-                _ => false,
-            };
-            is_it.then_some(socket)
-        })
-    }
-
-    /// The control socket that has come under `number`; it moves out of the program's way.
-    fn way(&self, number: i32, steward_sockets: &mut StewardSockets) -> Option<Arc<Control>> {
-        if let Some((_, control)) = steward_sockets.iter().find(|(known, _)| *known == number) {
-            return Some(Arc::clone(control));
-        }
-        let came = Descriptor::new(number)?;
-        let kind = sockopt::socket_type(came.as_fd()).ok()?;
-        if kind != SocketType::SEQPACKET {
-            return None;
-        }
-        let end = came.as_fd().try_clone_to_owned().ok()?;
-        came.close();
-        let control = Arc::new(Control::new(raised(end)));
-        self.lending.controls.lock().push(Arc::clone(&control));
-        steward_sockets.push((number, Arc::clone(&control)));
-        Some(control)
     }
 }
 
@@ -324,4 +270,36 @@ pub(super) fn is_lendable(socket: &Description) -> bool {
         Some(Decided::Dgram(dgram)) => dgram.is_served(),
         Some(Decided::Listener(_)) | None => false,
     }
+}
+
+impl Table {
+    pub(crate) fn find_held(&self, id: u64, control: &Arc<Control>) -> Option<Arc<Description>> {
+        self.all().into_iter().find_map(|(_, entry)| {
+            let Entry::Socket(socket) = entry else {
+                return None;
+            };
+            let is_it = match socket.decided() {
+                Some(Decided::Foreign(it)) => {
+                    it.id == id && it.control().is_some_and(|of| Arc::ptr_eq(&of, control))
+                }
+                _ => false,
+            };
+            is_it.then_some(socket)
+        })
+    }
+}
+
+pub(crate) fn foreign(id: u64, it: Borrowed, kind: Kind, is_nonblocking: bool) -> Arc<Description> {
+    let family = match it.local {
+        Some(SocketAddr::V6(_)) => Family::V6,
+        Some(SocketAddr::V4(_)) | None => Family::V4,
+    };
+    let new = New {
+        id,
+        family,
+        kind,
+        protocol: 0,
+        is_nonblocking,
+    };
+    Arc::new(Description::decided_as(new, Decided::Foreign(it)))
 }

@@ -32,6 +32,8 @@ use crate::socket::Stream;
 use crate::socket::borrowed::ReadRequest;
 use crate::socket::borrowed::child_message::control_pair;
 use crate::socket::description::{Decided, Description, Kind};
+use crate::socket::options::apply_stream_options;
+use crate::socket::options::set_recorded_options;
 
 /// How long a helper may take for its engine.
 const HELPER_TIME_MAX: Duration = Duration::from_secs(5);
@@ -101,7 +103,7 @@ impl Process {
                 }
             }
             if let Some(attachment) = self.living_attachment() {
-                self.turn(&attachment);
+                attachment.turn(self.kernel.now_ns());
             }
             left.retain(|socket| match carry_out(socket) {
                 Some(bytes) => {
@@ -140,7 +142,7 @@ impl Process {
         };
         let mut sockets = Vec::new();
         for (old, bytes) in carried {
-            sockets.extend(self.take_in(&attachment, &old, &bytes));
+            sockets.extend(take_in(&attachment, &old, &bytes));
             std::mem::forget(old);
         }
         let packed = self.take_up(packed, &sockets);
@@ -156,32 +158,6 @@ impl Process {
             steward.take_up(packed);
             Box::new(steward).run_here();
         }
-    }
-
-    /// Takes a connection in, whose description in the former process is `old`. `None`: it has
-    /// ended meanwhile.
-    fn take_in(
-        &self,
-        attachment: &Arc<Attachment>,
-        old: &Description,
-        bytes: &[u8],
-    ) -> Option<Arc<Description>> {
-        // Children know it by its number.
-        let socket = Arc::new(Description::like(old, old.id));
-        if let Some(cold) = old.cold.try_lock() {
-            socket.cold.lock().options = cold.options.clone();
-        }
-        let sock = attachment.open(Transport::Tcp).ok()?;
-        attachment.name(sock, &socket);
-        if !attachment.carry_in(sock, bytes) {
-            attachment.close(sock, CloseMode::Abort);
-            return None;
-        }
-        let stream = Stream::accepted(Arc::clone(attachment), sock);
-        self.apply_stream_options(&socket, &stream);
-        self.set_all_on_stream(&socket, &stream);
-        let _ = socket.decided.set(Decided::Stream(stream));
-        Some(socket)
     }
 
     /// Makes the former steward's children and pumps this process's.
@@ -351,4 +327,29 @@ fn await_helper(programs: &OwnedFd, count: usize) -> Option<(u16, Vec<u64>)> {
     };
     let slot = u16::try_from(words.remove(0)).ok()?;
     Some((slot, words))
+}
+
+/// Takes a connection in, whose description in the former process is `old`. `None`: it has
+/// ended meanwhile.
+fn take_in(
+    attachment: &Arc<Attachment>,
+    old: &Description,
+    bytes: &[u8],
+) -> Option<Arc<Description>> {
+    // Children know it by its number.
+    let socket = Arc::new(Description::like(old, old.id));
+    if let Some(cold) = old.cold.try_lock() {
+        socket.cold.lock().options = cold.options.clone();
+    }
+    let sock = attachment.open(Transport::Tcp).ok()?;
+    attachment.name(sock, &socket);
+    if !attachment.carry_in(sock, bytes) {
+        attachment.close(sock, CloseMode::Abort);
+        return None;
+    }
+    let stream = Stream::accepted(Arc::clone(attachment), sock);
+    apply_stream_options(&socket, &stream);
+    set_recorded_options(&socket, &stream);
+    let _ = socket.decided.set(Decided::Stream(stream));
+    Some(socket)
 }

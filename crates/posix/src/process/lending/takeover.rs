@@ -3,42 +3,20 @@
 //! have arrived for it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use rustix::io::fcntl_dupfd_cloexec;
 use slipstack_channel::{CloseMode, Placement};
-use slipstack_mem::{Descriptor, raised};
+use slipstack_mem::Descriptor;
 
-use crate::epoll::{add_kernel_part, remove_kernel_part, sets_of};
 use crate::process::Process;
+use crate::process::network::Network;
 use crate::ready::bits;
 use crate::socket::borrowed::Borrowed;
 use crate::socket::borrowed::child_message::{Message, MessageKind};
 use crate::socket::description::{Bound, Decided, Description};
 use crate::socket::kernel_socket::kernel_name;
-use crate::socket::kernel_socket::{replace, set_nonblocking};
 use crate::socket::{Dgram, Side};
 
 impl Process {
-    /// Keeps the kernel's part, which the end of a pair replaces.
-    pub(crate) fn keep_kernel_part(&self, socket: &Description, it: &Borrowed) {
-        let number = socket.kernel_number();
-        let copy = number.and_then(|number| fcntl_dupfd_cloexec(number.as_fd(), 0).ok());
-        if let Some(copy) = copy {
-            let kept = Descriptor::give(raised(copy));
-            self.lending.kernel_parts.lock().push(kept.number());
-            *it.kernel_part.lock() = Some(kept);
-        }
-    }
-
-    pub(crate) fn drop_kernel_part(&self, it: &Borrowed) {
-        if let Some(kept) = it.kernel_part.lock().take() {
-            let mut all = self.lending.kernel_parts.lock();
-            all.retain(|number| *number != kept.number());
-            kept.close();
-        }
-    }
-
     /// Takes over a socket that only this process uses, if there is an engine for it.
     #[cold]
     pub(crate) fn bring_datagrams(&self, socket: &Arc<Description>, it: &Borrowed) {
@@ -60,7 +38,7 @@ impl Process {
         let message = Message {
             kind: MessageKind::Want,
             id: it.id,
-            token: self.next_token(),
+            token: self.ids.next_token(),
             amount: 0,
         };
         match it.control().and_then(|control| control.ask_for(message)) {
@@ -93,7 +71,7 @@ impl Process {
             Side::Both if it.remote().is_some() => own.set_side(Side::Stack),
             _ => {}
         }
-        self.put_kernel_part(socket, it);
+        self.lending.put_kernel_part(socket, it);
         own.apply(&socket.cold.lock().options);
         socket.bring(Decided::Dgram(*own));
         self.on_intent(socket);
@@ -103,35 +81,13 @@ impl Process {
             socket.notify(dgram.readiness() & !bits::OUT);
         }
     }
+}
 
-    /// Puts the kernel's part back under the numbers.
-    fn put_kernel_part(&self, socket: &Arc<Description>, it: &Borrowed) {
-        let Some(kept) = *it.kernel_part.lock() else {
-            return;
-        };
-        let Ok(copy) = fcntl_dupfd_cloexec(kept.as_fd(), 0) else {
-            return;
-        };
-        let sets = sets_of(socket);
-        for (set, item) in &sets {
-            remove_kernel_part(set, *item);
-        }
-        let numbers = socket.cold.lock().numbers.clone();
-        for number in numbers.into_iter().filter_map(Descriptor::new) {
-            let _ = replace(number, &copy);
-            let _ = set_nonblocking(number, true);
-        }
-        socket.has_kernel.store(true, Ordering::Release);
-        for (set, item) in &sets {
-            add_kernel_part(set, *item);
-        }
-        self.drop_kernel_part(it);
-    }
-
+impl Network {
     /// Records a socket that a new program has under `number`, whose binding its kernel part shows:
     /// it may become this program's own.
     pub(crate) fn own_datagrams(&self, socket: &Description, number: Descriptor) -> Option<Dgram> {
-        let addr = self.network.zoned(kernel_name(number)?);
+        let addr = self.zoned(kernel_name(number)?);
         let is_wildcard = addr.ip().is_unspecified();
         socket.cold.lock().bound = Some(Bound::of_kernel(addr));
         Some(Dgram::new(match is_wildcard {

@@ -24,6 +24,8 @@ use crate::socket::borrowed::Borrowed;
 use crate::socket::borrowed::child_message::{Message, MessageKind};
 use crate::socket::description::{Decided, Description};
 use crate::socket::kernel_socket::replace;
+use crate::socket::options::apply_stream_options;
+use crate::socket::options::set_recorded_options;
 
 /// How long a thread of ours may take until it is known as such.
 const THREAD_START: Duration = Duration::from_millis(1);
@@ -70,7 +72,7 @@ impl Process {
         let message = Message {
             kind: MessageKind::Want,
             id: it.id,
-            token: self.next_token(),
+            token: self.ids.next_token(),
             amount: attachment.slot().map_or(0, u64::from),
         };
         let Some((connection, pair)) = control.ask_for(message) else {
@@ -83,11 +85,11 @@ impl Process {
             return None;
         }
         let stream = Stream::accepted(Arc::clone(attachment), sock);
-        self.apply_stream_options(socket, &stream);
+        apply_stream_options(socket, &stream);
         socket.bring(Decided::Stream(stream));
         it.say(MessageKind::Have, message.amount);
         self.settle_brought(socket);
-        self.drop_way(it);
+        self.lending.drop_way(it);
         self.serve_others(socket, pair);
         Some(())
     }
@@ -121,21 +123,10 @@ impl Process {
         }
         socket.has_kernel.store(false, Ordering::Release);
         if let Some(Decided::Stream(stream)) = socket.decided() {
-            self.set_all_on_stream(socket, stream);
+            set_recorded_options(socket, stream);
             self.report.on_stream(socket, stream, stream.remote().ok());
             socket.notify(stream.readiness());
         }
-    }
-
-    /// Applies recorded options to a connection that has come from another process.
-    pub(super) fn set_all_on_stream(&self, socket: &Arc<Description>, stream: &Stream) {
-        let options = socket.cold.lock().options.clone();
-        for set in options.all() {
-            if let Some(option) = options.for_stack(set.level, set.name) {
-                stream.set_option(option);
-            }
-        }
-        stream.attachment().commands();
     }
 
     /// Whether this process may not drive an engine, or waits for connections in ways that do not

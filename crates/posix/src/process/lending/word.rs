@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use slipstack_mem::Descriptor;
 
-use crate::process::Process;
+use crate::kernel::Kernel;
+use crate::process::table::Table;
 use crate::socket::Side;
 use crate::socket::description::{Decided, Description};
 use crate::socket::options::attaching::{ATTACH, DETACH, attach_filter};
@@ -22,61 +23,6 @@ const RETURN: u16 = 0x06;
 const INSTRUCTION: usize = 8;
 /// The mark, the port, the zone and four words of the address.
 const CONSTANTS: usize = 7;
-
-impl Process {
-    /// Leaves word in the kernel's part, which never blocks itself and is not connected.
-    pub(super) fn leave_word(
-        &self,
-        socket: &Description,
-        part: Option<Descriptor>,
-        remote: Option<SocketAddr>,
-    ) {
-        let Some(fd) = part.map(Descriptor::number) else {
-            return;
-        };
-        let mode = i32::from(socket.is_nonblocking()).to_ne_bytes();
-        let _ = self.kernel.setsockopt(fd, libc::SOL_SOCKET, MODE, &mode);
-        let own = socket
-            .cold
-            .lock()
-            .options
-            .bytes(ATTACH.0, ATTACH.1)
-            .is_some();
-        let _ = match remote {
-            _ if own => Ok(()),
-            Some(remote) => attach_filter(&*self.kernel, fd, &code_of(remote)),
-            None => self.kernel.setsockopt(fd, DETACH.0, DETACH.1, &[0; 4]),
-        };
-    }
-
-    /// Takes the word that was left in the kernel socket `fd`: whether it does not block, and its
-    /// peer.
-    pub(super) fn take_word(&self, fd: i32) -> (bool, Option<SocketAddr>) {
-        let mut mode = [0; 4];
-        let told = self
-            .kernel
-            .getsockopt(fd, libc::SOL_SOCKET, MODE, &mut mode);
-        let mut code = [0; (CONSTANTS + 1) * INSTRUCTION];
-        // The length is a number of instructions.
-        let count = self.kernel.getsockopt(fd, ATTACH.0, ATTACH.1, &mut code);
-        let remote = match count {
-            Ok(count) if count == CONSTANTS + 1 => remote_in(&code),
-            _ => None,
-        };
-        (told.is_ok() && mode != [0; 4], remote)
-    }
-
-    /// Connects a datagram socket that has just been received to its sender's peer.
-    pub(super) fn connect_received(&self, fd: i32, remote: SocketAddr) {
-        if let Some(socket) = self.table.socket(fd)
-            && let Some(Decided::Dgram(dgram)) = socket.decided()
-        {
-            *dgram.remote.lock() = Some(remote);
-            dgram.gathering.on_connect(Some(remote));
-            dgram.set_side(Side::Stack);
-        }
-    }
-}
 
 /// A filter that lets everything pass and has an address among its constants.
 fn code_of(addr: SocketAddr) -> Vec<u8> {
@@ -122,6 +68,59 @@ fn remote_in(code: &[u8]) -> Option<SocketAddr> {
         Some(ip) => SocketAddr::new(ip.into(), port),
         None => std::net::SocketAddrV6::new(ip, port, 0, zone).into(),
     })
+}
+
+impl Table {
+    /// Connects a datagram socket that has just been received to its sender's peer.
+    pub(crate) fn connect_received(&self, fd: i32, remote: SocketAddr) {
+        if let Some(socket) = self.socket(fd)
+            && let Some(Decided::Dgram(dgram)) = socket.decided()
+        {
+            *dgram.remote.lock() = Some(remote);
+            dgram.gathering.on_connect(Some(remote));
+            dgram.set_side(Side::Stack);
+        }
+    }
+}
+
+/// Leaves word in the kernel's part, which never blocks itself and is not connected.
+pub(crate) fn leave_word(
+    kernel: &dyn Kernel,
+    socket: &Description,
+    part: Option<Descriptor>,
+    remote: Option<SocketAddr>,
+) {
+    let Some(fd) = part.map(Descriptor::number) else {
+        return;
+    };
+    let mode = i32::from(socket.is_nonblocking()).to_ne_bytes();
+    let _ = kernel.setsockopt(fd, libc::SOL_SOCKET, MODE, &mode);
+    let own = socket
+        .cold
+        .lock()
+        .options
+        .bytes(ATTACH.0, ATTACH.1)
+        .is_some();
+    let _ = match remote {
+        _ if own => Ok(()),
+        Some(remote) => attach_filter(kernel, fd, &code_of(remote)),
+        None => kernel.setsockopt(fd, DETACH.0, DETACH.1, &[0; 4]),
+    };
+}
+
+/// Takes the word that was left in the kernel socket `fd`: whether it does not block, and its
+/// peer.
+pub(crate) fn take_word(kernel: &dyn Kernel, fd: i32) -> (bool, Option<SocketAddr>) {
+    let mut mode = [0; 4];
+    let told = kernel.getsockopt(fd, libc::SOL_SOCKET, MODE, &mut mode);
+    let mut code = [0; (CONSTANTS + 1) * INSTRUCTION];
+    // The length is a number of instructions.
+    let count = kernel.getsockopt(fd, ATTACH.0, ATTACH.1, &mut code);
+    let remote = match count {
+        Ok(count) if count == CONSTANTS + 1 => remote_in(&code),
+        _ => None,
+    };
+    (told.is_ok() && mode != [0; 4], remote)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 mod choosing;
 mod filters;
 mod groups;
+mod judging;
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;

@@ -82,7 +82,9 @@ impl Process {
             && let Some(attachment) = attachment
         {
             // The cause that ended that sleep is unknown.
-            attachment.driver.finish_wait([true; 2], self.now_ns());
+            attachment
+                .driver
+                .finish_wait([true; 2], self.kernel.now_ns());
         }
         while let Some(waiter) = sleepers.waiter_of(thread) {
             waiter.notify();

@@ -10,12 +10,14 @@ mod sleeping;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use slipstack_mem::Descriptor;
 
 use crate::attachment::Attachment;
 use crate::errno::Errno;
 use crate::kernel::Interruptions;
+use crate::kernel::Kernel;
 use crate::outcome::Divert;
 use crate::process::Process;
 use crate::process::subject::Subject;
@@ -44,6 +46,59 @@ pub(crate) struct Plan<'a> {
     pub(crate) may_restart: bool,
 }
 
+impl<'a> Plan<'a> {
+    /// How a blocking call on one socket waits: for SO_RCVTIMEO or SO_SNDTIMEO at most, and then it
+    /// is never restarted after a signal (signal(7)).
+    pub(crate) fn of_call(
+        clock: &dyn Kernel,
+        socket: &'a Arc<Description>,
+        timeout_ns: &AtomicU64,
+        kernel: &'a [libc::pollfd],
+    ) -> Self {
+        let timeout = timeout_ns.load(Ordering::Relaxed);
+        Plan {
+            subject: Subject::Socket(socket),
+            kernel,
+            deadline_ns: (timeout != 0).then(|| clock.now_ns().saturating_add(timeout)),
+            mask: None,
+            may_restart: timeout == 0,
+        }
+    }
+
+    /// Returns whether a handler is due that ends this call. Events that are there already are
+    /// reported first, as on the kernel; the handler runs when the call has returned them.
+    fn is_interrupted(&self, kernel: &dyn Kernel, before: Interruptions) -> bool {
+        let now = kernel.signal_point(self.mask);
+        match self.may_restart {
+            true => now.without_restart != before.without_restart,
+            false => now.handlers != before.handlers,
+        }
+    }
+
+    /// Checks for the last time in a call whose time is over, or that is interrupted. `None`: it
+    /// goes on.
+    fn last_look<T>(
+        &self,
+        kernel: &dyn Kernel,
+        before: Interruptions,
+        now_ns: u64,
+        check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
+    ) -> Result<Option<Option<T>>, Divert> {
+        let is_interrupted = self.is_interrupted(kernel, before);
+        if !is_interrupted && self.deadline_ns.is_none_or(|deadline| deadline > now_ns) {
+            return Ok(None);
+        }
+        let due = Ask::Due;
+        match check(Look {
+            kernel: due,
+            now_ns,
+        })? {
+            None if is_interrupted => Err(Errno::EINTR.into()),
+            found => Ok(Some(found)),
+        }
+    }
+}
+
 /// A wait, and where it is made.
 struct WaitContext<'a> {
     plan: &'a Plan<'a>,
@@ -52,6 +107,47 @@ struct WaitContext<'a> {
     elsewhere: Option<&'a Arc<Attachment>>,
     /// The end of the last sleep.
     woke_ns: Cell<u64>,
+}
+
+impl WaitContext<'_> {
+    fn sleep_leading(
+        &self,
+        waiter: &Waiter,
+        attachment: &Attachment,
+        kernel: &dyn Kernel,
+        now: u64,
+        left: Option<u64>,
+    ) -> Slept {
+        attachment.release_idle();
+        let gather_ns = self.station.spin.gather_ns();
+        let Some(wait_on) = attachment.driver.prepare_wait(now, gather_ns) else {
+            self.station.sleepers.stop_leading(waiter);
+            return match attachment.is_pumped() {
+                // Another thread hands out the events, and rings if some of them are for this one.
+                true => self.plan.sleep_in_ppoll(
+                    kernel,
+                    waiter,
+                    None,
+                    least(left, Some(PUMPED_SLEEP_NS)),
+                ),
+                false => Slept::NOT_AT_ALL,
+            };
+        };
+        let mut left = least(left, wait_on.timeout_ns);
+        if self.station.sleepers.was_nudged(now) {
+            left = least(left, Some(NUDGED_SLEEP_NS));
+        }
+        let until = left.map_or(u64::MAX, |left| now.saturating_add(left));
+        self.station.sleepers.set_leader_until(until);
+        let slept = self
+            .plan
+            .sleep_in_ppoll(kernel, waiter, Some(&wait_on), left);
+        if self.station.sleepers.stop_leading(waiter) {
+            let woke_ns = slept.woke_ns.unwrap_or(now);
+            attachment.driver.finish_wait(slept.driver, woke_ns);
+        }
+        slept
+    }
 }
 
 /// A kernel socket under a number, as something that ends a sleep.
@@ -64,54 +160,21 @@ pub(crate) fn polled(number: Option<Descriptor>, events: i16) -> Option<libc::po
 }
 
 impl Process {
-    /// How a blocking call on one socket waits: for SO_RCVTIMEO or SO_SNDTIMEO at most, and then it
-    /// is never restarted after a signal (signal(7)).
-    pub(crate) fn plan_of_call<'a>(
-        &self,
-        socket: &'a Arc<Description>,
-        timeout_ns: &AtomicU64,
-        kernel: &'a [libc::pollfd],
-    ) -> Plan<'a> {
-        let timeout = timeout_ns.load(Ordering::Relaxed);
-        Plan {
-            subject: Subject::Socket(socket),
-            kernel,
-            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
-            mask: None,
-            may_restart: timeout == 0,
-        }
-    }
-
     /// Drives the engine for a call that finds nothing and does not wait: a program that only polls
     /// must be served too.
     pub(crate) fn turn_if_idle(&self, attachment: &Attachment) {
-        let now = self.now_ns();
+        let now = self.kernel.now_ns();
         let last = attachment
             .station
             .sleepers
             .turned_ns
             .load(Ordering::Relaxed);
         if now.wrapping_sub(last) >= POLLING_TURN_NS {
-            Self::turn_at(attachment, now);
+            attachment.turn(now);
             if attachment.is_dead() {
                 self.living_attachment();
             }
         }
-    }
-
-    /// Runs the engine once and hands out events.
-    #[inline]
-    pub(crate) fn turn(&self, attachment: &Attachment) {
-        Self::turn_at(attachment, self.now_ns());
-    }
-
-    /// As [`Process::turn`], for a caller that has just read the clock.
-    #[inline]
-    fn turn_at(attachment: &Attachment, now_ns: u64) {
-        let sleepers = &attachment.station.sleepers;
-        sleepers.turned_ns.store(now_ns, Ordering::Relaxed);
-        attachment.turn(now_ns);
-        sleepers.nudge(|| now_ns);
     }
 
     /// Waits until `check` returns a result; `None` when the deadline passes. `check` gets the way
@@ -126,7 +189,7 @@ impl Process {
         }
         loop {
             let found = self.wait_here(plan, &mut check)?;
-            let is_over = |deadline: u64| deadline <= self.now_ns();
+            let is_over = |deadline: u64| deadline <= self.kernel.now_ns();
             // Otherwise the engine at which it was made has died.
             if found.is_some() {
                 self.engines.on_waited(plan.subject);
@@ -158,13 +221,18 @@ impl Process {
         let thread = self.kernel.thread();
         station.batch.end(thread);
         self.undo_abandoned(station, attachment.as_deref(), thread);
-        let begun = self.now_ns();
+        let begun = self.kernel.now_ns();
         if plan.deadline_ns.is_some_and(|deadline| deadline <= begun) {
             return Self::only_look(attachment.as_deref(), begun, &mut check);
         }
         let leads = attachment.is_some() && station.sleepers.lead.enter(thread, begun);
         let outcome = self.wait_from(&at, attachment.as_ref(), (thread, begun, leads), &mut check);
-        self.leave_lead(station, thread, matches!(outcome, Ok(Some(_))));
+        leave_lead(
+            &*self.kernel,
+            station,
+            thread,
+            matches!(outcome, Ok(Some(_))),
+        );
         outcome
     }
 
@@ -185,7 +253,7 @@ impl Process {
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         if let Some(attachment) = attachment {
-            Self::turn_at(attachment, now_ns);
+            attachment.turn(now_ns);
         }
         let kernel = Ask::Due;
         let found = check(Look { kernel, now_ns })?;
@@ -266,32 +334,10 @@ impl Process {
         // Threads that the turn woke are handled before the sleep.
         sleepers.pool.take_woken();
         match has_turn {
-            true => Self::turn_at(attachment, begun),
+            true => attachment.turn(begun),
             false => sleepers
                 .lead
                 .while_sending(thread, || attachment.commands()),
-        }
-    }
-
-    /// A thread that drove leaves a wait: it takes the lead along, or another one has it from now
-    /// on.
-    #[inline]
-    fn leave_lead(&self, station: &Station, thread: usize, has_found: bool) {
-        // A thread that begins to sleep after this finds the leader away.
-        let sleepers = &station.sleepers;
-        if sleepers.lead.leave(thread, Leave::Alone) && !sleepers.is_empty() {
-            self.leave_sleepers(sleepers, thread, has_found);
-        }
-    }
-
-    #[cold]
-    fn leave_sleepers(&self, sleepers: &Sleepers, thread: usize, has_found: bool) {
-        let now_ns = self.now_ns();
-        let lead = &sleepers.lead;
-        if has_found && lead.is_trusted() {
-            lead.leave(thread, Leave::Shortly { now_ns });
-        } else if lead.leave(thread, Leave::ForLong { now_ns }) {
-            sleepers.pass_on(|| now_ns);
         }
     }
 
@@ -330,15 +376,15 @@ impl Process {
         }
         let mut looked = begun;
         loop {
-            let now = self.now_ns();
+            let now = self.kernel.now_ns();
             if at.plan.deadline_ns.is_some_and(|deadline| deadline <= now) {
                 return Ok(Spun::TimedOut);
             }
             if now >= until {
                 return Ok(Spun::InVain(now));
             }
-            let is_interrupted = self.is_interrupted(at.plan, before);
-            Self::turn_at(attachment, now);
+            let is_interrupted = at.plan.is_interrupted(&*self.kernel, before);
+            attachment.turn(now);
             let kernel = if is_interrupted || now - looked >= KERNEL_LOOK_NS {
                 looked = now;
                 Ask::Due
@@ -359,36 +405,6 @@ impl Process {
         }
     }
 
-    /// Returns whether a handler is due that ends this call. Events that are there already are
-    /// reported first, as on the kernel; the handler runs when the call has returned them.
-    fn is_interrupted(&self, plan: &Plan<'_>, before: Interruptions) -> bool {
-        let now = self.kernel.signal_point(plan.mask);
-        match plan.may_restart {
-            true => now.without_restart != before.without_restart,
-            false => now.handlers != before.handlers,
-        }
-    }
-
-    /// Checks for the last time in a call whose time is over, or that is interrupted. `None`: it
-    /// goes on.
-    fn last_look<T>(
-        &self,
-        plan: &Plan<'_>,
-        before: Interruptions,
-        now_ns: u64,
-        check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
-    ) -> Result<Option<Option<T>>, Divert> {
-        let is_interrupted = self.is_interrupted(plan, before);
-        if !is_interrupted && plan.deadline_ns.is_none_or(|deadline| deadline > now_ns) {
-            return Ok(None);
-        }
-        let kernel = Ask::Due;
-        match check(Look { kernel, now_ns })? {
-            None if is_interrupted => Err(Errno::EINTR.into()),
-            found => Ok(Some(found)),
-        }
-    }
-
     fn sleep<T>(
         &self,
         at: &WaitContext<'_>,
@@ -402,7 +418,7 @@ impl Process {
             self.leave(sleeper);
         }
         if !at.station.sleepers.lead.is_trusted() {
-            at.station.sleepers.pass_on(|| self.now_ns());
+            at.station.sleepers.pass_on(|| self.kernel.now_ns());
         }
         at.station.sleepers.pool.give(waiter);
         outcome
@@ -438,7 +454,7 @@ impl Process {
                 // Threads that the turn woke are handled below.
                 at.station.sleepers.pool.take_woken();
                 match &attachment {
-                    Some(attachment) if drives => Self::turn_at(attachment, now),
+                    Some(attachment) if drives => attachment.turn(now),
                     _ => {}
                 }
             }
@@ -448,9 +464,9 @@ impl Process {
             }
             if at.plan.deadline_ns.is_some() {
                 // A turn may have taken a while.
-                now = self.now_ns();
+                now = self.kernel.now_ns();
             }
-            if let Some(last) = self.last_look(at.plan, before, now, check)? {
+            if let Some(last) = at.plan.last_look(&*self.kernel, before, now, check)? {
                 return Ok(last);
             }
             drives &= !(leads
@@ -458,7 +474,7 @@ impl Process {
             let starved = attachment.as_deref().and_then(Attachment::relieve);
             if !waiter.fall_asleep() {
                 waiter.wake_up(false);
-                (kernel, now) = (Ask::Due, self.now_ns());
+                (kernel, now) = (Ask::Due, self.kernel.now_ns());
                 continue;
             }
             let left = at.plan.deadline_ns.map(|deadline| deadline - now);
@@ -466,14 +482,14 @@ impl Process {
             let left = least(left, self.engines.absence.sleep_ns());
             let slept = match attachment.filter(|_| drives) {
                 Some(attachment) if at.station.sleepers.try_lead(thread, waiter) => {
-                    self.sleep_leading(waiter, &attachment, at, now, left)
+                    at.sleep_leading(waiter, &attachment, &*self.kernel, now, left)
                 }
                 Some(_) if !at.station.sleepers.yield_lead(thread) => Slept::NOT_AT_ALL,
                 _ => at.plan.sleep_in_ppoll(&*self.kernel, waiter, None, left),
             };
             waiter.wake_up(slept.rang);
             kernel = slept.kernel;
-            now = slept.woke_ns.unwrap_or_else(|| self.now_ns());
+            now = slept.woke_ns.unwrap_or_else(|| self.kernel.now_ns());
             at.woke_ns.set(now);
         }
     }
@@ -496,45 +512,6 @@ impl Process {
         };
         other != 0 && other != thread && lead.hand_on(thread, other, now_ns)
     }
-
-    fn sleep_leading(
-        &self,
-        waiter: &Waiter,
-        attachment: &Attachment,
-        at: &WaitContext<'_>,
-        now: u64,
-        left: Option<u64>,
-    ) -> Slept {
-        attachment.release_idle();
-        let gather_ns = at.station.spin.gather_ns();
-        let Some(wait_on) = attachment.driver.prepare_wait(now, gather_ns) else {
-            at.station.sleepers.stop_leading(waiter);
-            return match attachment.is_pumped() {
-                // Another thread hands out the events, and rings if some of them are for this one.
-                true => at.plan.sleep_in_ppoll(
-                    &*self.kernel,
-                    waiter,
-                    None,
-                    least(left, Some(PUMPED_SLEEP_NS)),
-                ),
-                false => Slept::NOT_AT_ALL,
-            };
-        };
-        let mut left = least(left, wait_on.timeout_ns);
-        if at.station.sleepers.was_nudged(now) {
-            left = least(left, Some(NUDGED_SLEEP_NS));
-        }
-        let until = left.map_or(u64::MAX, |left| now.saturating_add(left));
-        at.station.sleepers.set_leader_until(until);
-        let slept = at
-            .plan
-            .sleep_in_ppoll(&*self.kernel, waiter, Some(&wait_on), left);
-        if at.station.sleepers.stop_leading(waiter) {
-            let woke_ns = slept.woke_ns.unwrap_or(now);
-            attachment.driver.finish_wait(slept.driver, woke_ns);
-        }
-        slept
-    }
 }
 
 enum Spun<T> {
@@ -548,5 +525,33 @@ fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
+    }
+}
+
+/// Returns when a call with this timeout gives up.
+pub(crate) fn deadline_of(kernel: &dyn Kernel, timeout: Option<Duration>) -> Option<u64> {
+    let timeout = u64::try_from(timeout?.as_nanos()).unwrap_or(u64::MAX);
+    Some(kernel.now_ns().saturating_add(timeout))
+}
+
+#[cold]
+fn leave_sleepers(kernel: &dyn Kernel, sleepers: &Sleepers, thread: usize, has_found: bool) {
+    let now_ns = kernel.now_ns();
+    let lead = &sleepers.lead;
+    if has_found && lead.is_trusted() {
+        lead.leave(thread, Leave::Shortly { now_ns });
+    } else if lead.leave(thread, Leave::ForLong { now_ns }) {
+        sleepers.pass_on(|| now_ns);
+    }
+}
+
+/// A thread that drove leaves a wait: it takes the lead along, or another one has it from now
+/// on.
+#[inline]
+fn leave_lead(kernel: &dyn Kernel, station: &Station, thread: usize, has_found: bool) {
+    // A thread that begins to sleep after this finds the leader away.
+    let sleepers = &station.sleepers;
+    if sleepers.lead.leave(thread, Leave::Alone) && !sleepers.is_empty() {
+        leave_sleepers(kernel, sleepers, thread, has_found);
     }
 }

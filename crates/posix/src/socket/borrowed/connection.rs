@@ -257,4 +257,11 @@ impl Borrowed {
             let _ = control.say(message, None);
         }
     }
+
+    /// Waits while the connection may be coming here, and keeps it from that if another thread uses
+    /// it too.
+    pub(crate) fn note_user(&self, thread: usize) {
+        let _coming = self.coming.lock();
+        self.turns.note_user(thread);
+    }
 }

@@ -4,6 +4,7 @@
 //! kernel socket takes the recorded options and answers. Options about the connection itself
 //! (SO_ERROR, TCP_INFO, …) are answered here.
 
+mod applying;
 pub(crate) mod attaching;
 pub(crate) mod limit;
 pub(crate) mod meaning;
@@ -16,6 +17,9 @@ pub(crate) mod tcp_info;
 pub(crate) mod timeouts;
 pub(crate) mod way;
 
+pub(crate) use applying::{
+    apply_dgram_options, apply_stream_options, set_on_stream, set_recorded_options,
+};
 pub(crate) use attaching::{attach_filter, filter_in};
 pub(crate) use multicast::{Membership, all_changes};
 pub(crate) use record::Options;

@@ -1,0 +1,39 @@
+//! Numbers that a process gives: those of its sockets and sets, and their inodes.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::socket::description::Description;
+
+#[derive(Debug)]
+pub(crate) struct Ids {
+    next: AtomicU64,
+    pid: AtomicU32,
+}
+
+impl Ids {
+    pub(crate) fn new() -> Ids {
+        Ids {
+            next: AtomicU64::new(1),
+            pid: AtomicU32::new(std::process::id()),
+        }
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The inode of a socket of this process.
+    pub(crate) fn inode_of(&self, socket: &Description) -> u64 {
+        socket.inode(self.pid.load(Ordering::Relaxed))
+    }
+
+    /// Notes, in a forked child, that this is another process; returns the parent's number.
+    pub(crate) fn on_fork(&self) -> u32 {
+        self.pid.swap(std::process::id(), Ordering::Relaxed)
+    }
+
+    /// Returns a token that no other pair of this process has.
+    pub(crate) fn next_token(&self) -> u64 {
+        u64::from(std::process::id()) << 32 | (self.next() & u64::from(u32::MAX))
+    }
+}
