@@ -44,6 +44,8 @@ pub(crate) struct Entry {
     pub(crate) is_end_told: bool,
     /// A write found no room: [`crate::Service::on_room`] is owed.
     pub(crate) wants_room: bool,
+    /// The connection has ended in the stack, with bytes that the service has not taken.
+    pub(crate) is_gone: bool,
     /// A worker's result is to come.
     pub(crate) jobs: u16,
 }
@@ -54,6 +56,8 @@ pub(crate) struct Entries {
     entries: Vec<Entry>,
     /// Connections that are not [`Phase::None`].
     pub(crate) live: usize,
+    /// Those of them that are gone ([`Entry::is_gone`]).
+    pub(crate) gone: usize,
 }
 
 impl Entries {
@@ -78,9 +82,26 @@ impl Entries {
 
     pub(crate) fn end(&mut self, sock: SockId) {
         if let Some(entry) = self.find(sock) {
-            *entry = Entry::default();
+            let was_gone = std::mem::take(entry).is_gone;
             self.live -= 1;
+            self.gone -= usize::from(was_gone);
         }
+    }
+
+    /// Notes that a connection has ended in the stack before the service took its last bytes.
+    pub(crate) fn note_gone(&mut self, sock: SockId) {
+        if let Some(entry) = self.find(sock)
+            && !std::mem::replace(&mut entry.is_gone, true)
+        {
+            self.gone += 1;
+        }
+    }
+
+    /// Notes that the service has taken the last bytes; returns whether the connection was gone.
+    pub(crate) fn take_gone(&mut self, sock: SockId) -> bool {
+        let was_gone = (self.find(sock)).is_some_and(|entry| std::mem::take(&mut entry.is_gone));
+        self.gone -= usize::from(was_gone);
+        was_gone
     }
 
     /// The connection at an index.

@@ -56,6 +56,8 @@ pub(crate) struct Core<R> {
     pub(crate) attempts: RefCell<VecDeque<(SockId, SocketAddr)>>,
     /// Connections that a handler has closed.
     pub(crate) ended: RefCell<Vec<SockId>>,
+    /// Connections that had ended in the stack, and whose last bytes have been taken since.
+    pub(crate) read_out: RefCell<Vec<SockId>>,
     /// Connections that are to be checked again, each once, with the time.
     pub(crate) retries: RefCell<Vec<SockId>>,
     pub(crate) retry_at: Cell<Option<u64>>,
@@ -173,6 +175,17 @@ impl<R> Context<'_, R> {
     #[inline]
     pub fn consume(&self, id: ConnectionId, len: usize) {
         self.core.program.consume(id.0, len);
+        if self.core.entries.borrow().gone > 0 {
+            self.note_read(id);
+        }
+    }
+
+    #[cold]
+    fn note_read(&self, id: ConnectionId) {
+        let is_read = self.core.program.rx_available(id.0) == 0;
+        if is_read && self.core.entries.borrow_mut().take_gone(id.0) {
+            self.core.read_out.borrow_mut().push(id.0);
+        }
     }
 
     /// Puts bytes into the send ring, as many as there is room for, and returns how many. If that

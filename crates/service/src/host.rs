@@ -56,9 +56,6 @@ pub struct Host<S: Service> {
     pub(crate) has_dispatcher: bool,
     /// When workers' answers that found no room are sent again.
     pub(crate) resend_at: Option<u64>,
-    /// Connections that have ended in the stack, with bytes that the service has not taken; at most
-    /// as many as there are connections.
-    unread: Vec<SockId>,
     /// Datagrams handled on arrival since the last [`Owner::run`].
     pub(crate) handled: u64,
 }
@@ -92,7 +89,6 @@ impl<S: Service> Host<S> {
             has_dispatcher: dispatcher.is_some(),
             resend_at: None,
             handled: 0,
-            unread: Vec::new(),
             core: Core {
                 program,
                 entries: Default::default(),
@@ -105,6 +101,7 @@ impl<S: Service> Host<S> {
                 asked: Default::default(),
                 attempts: Default::default(),
                 ended: Default::default(),
+                read_out: Default::default(),
                 retries: Default::default(),
                 retry_at: Default::default(),
                 has_written: Default::default(),
@@ -304,28 +301,21 @@ impl<S: Service> Host<S> {
         if self.core.program.rx_available(sock) == 0 {
             return self.fail(now, sock, Closed::Done);
         }
-        if !self.unread.contains(&sock) {
-            self.unread.push(sock);
-        }
+        self.core.entries.borrow_mut().note_gone(sock);
     }
 
     /// Ends the connections whose last bytes have been taken.
     #[cold]
     fn end_read(&mut self, now: u64) {
-        for sock in std::mem::take(&mut self.unread) {
+        for sock in self.core.read_out.take() {
             let cx = Context {
                 core: &self.core,
                 now_ns: now,
             };
-            if !cx.is_open(ConnectionId(sock)) {
-                continue;
+            if cx.is_open(ConnectionId(sock)) {
+                self.tell_end(now, sock);
+                self.fail(now, sock, Closed::Done);
             }
-            if self.core.program.rx_available(sock) > 0 {
-                self.unread.push(sock);
-                continue;
-            }
-            self.tell_end(now, sock);
-            self.fail(now, sock, Closed::Done);
         }
     }
 
@@ -527,7 +517,7 @@ impl<S: Service> Owner for Host<S> {
         if self.core.shared.is_stopping() && !self.is_stopped {
             self.stop(now);
         }
-        if !self.unread.is_empty() {
+        if !self.core.read_out.borrow().is_empty() {
             self.end_read(now);
         }
         self.finish_ended(now);

@@ -220,6 +220,56 @@ impl Service for Slow {
 }
 
 #[test]
+fn of_the_connections_that_are_gone_those_end_that_have_been_read() {
+    /// Ends its side at once, and reads a connection when its peer has written ten bytes.
+    struct Choosy;
+
+    impl Service for Choosy {
+        type Connection = ();
+        type Result = ();
+
+        fn on_start(&mut self, cx: &Context<'_>) {
+            cx.listen(SocketAddr::new(SERVER.into(), PORT), 64).unwrap();
+        }
+
+        fn on_open(&mut self, cx: &Context<'_>, id: ConnectionId, _: Via) -> Option<()> {
+            cx.shutdown(id);
+            cx.set_timer(id, Duration::from_millis(500));
+            Some(())
+        }
+
+        fn on_data(&mut self, _: &Context<'_>, _: ConnectionId, (): &mut ()) {}
+
+        fn on_timer(&mut self, cx: &Context<'_>, id: ConnectionId, (): &mut ()) {
+            if cx.received(id).len() == 10 {
+                cx.consume(id, 10);
+            } else {
+                cx.set_timer(id, Duration::from_secs(3600));
+            }
+        }
+
+        fn on_end(&mut self, cx: &Context<'_>, id: ConnectionId, (): &mut ()) {
+            cx.close(id);
+        }
+    }
+
+    let mut world = World::new(1, 0.0, Choosy, Hosting::default());
+    let lengths = [10, 11, 10, 12, 10];
+    let clients = lengths.map(|len| {
+        let client = world.connect(PORT);
+        world.send(client, &vec![7; len]);
+        world.shutdown(client);
+        client
+    });
+    for client in clients {
+        assert!(world.until(|world| world.has_ended(client)));
+    }
+    assert!(world.until(|world| world.control.counts().open.get() == 2));
+    world.pass(Duration::from_secs(5));
+    assert_eq!(world.control.counts().open.get(), 2);
+}
+
+#[test]
 fn bytes_of_a_connection_that_both_sides_have_ended_wait_for_the_service() {
     let taken = Arc::new(Mutex::new((0, false)));
     let mut world = World::new(1, 0.0, Slow(Arc::clone(&taken)), Hosting::default());
