@@ -71,6 +71,32 @@ def workers_serve_by_several_queues_whoever_is_killed(world):
     until(lambda: len(fetch_many(world, server) - {killed}) == 2, 20, "another worker serves")
 
 
+def command(*words):
+    """A request in redis's protocol."""
+    parts = [word if isinstance(word, bytes) else word.encode() for word in words]
+    lines = [b"$%d\r\n%s\r\n" % (len(part), part) for part in parts]
+    return b"*%d\r\n" % len(parts) + b"".join(lines)
+
+
+@test(modes=("inprocess", "instance"), device="veth")
+def redis_gives_back_what_it_was_given(world):
+    need_dpdk(world)
+    world.peer_ns.ip("link", "set", "eth1", "gso_max_segs", "1")
+    on(world, dpdk("--vdev=net_af_packet0,iface=eth1,qpairs=2", "--queues=2"))
+    words = ["--port", 6379, "--save", "", "--appendonly", "no", "--protected-mode", "no"]
+    server = world.stack("redis-server", *words, cwd=world.folder)
+    world.wait_port(6379, process=server)
+    values = [os.urandom(size) for size in (1, 1460, 100_000, 1_000_000)]
+    with world.connect(6379) as sock, sock.makefile("rb") as answers:
+        for number, value in enumerate(values):
+            sock.sendall(command("SET", f"key{number}", value))
+            assert answers.readline() == b"+OK\r\n"
+        for number, value in enumerate(values):
+            sock.sendall(command("GET", f"key{number}"))
+            assert answers.readline() == b"$%d\r\n" % len(value)
+            assert answers.read(len(value) + 2) == value + b"\r\n"
+
+
 @test(modes=ONLY, device="veth")
 def a_link_that_goes_down_and_comes_up_keeps_its_connections(world):
     need_dpdk(world)

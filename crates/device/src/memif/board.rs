@@ -36,7 +36,7 @@ pub(super) struct Board {
 }
 
 /// One of the two sides of a queue, which one slot at a time works at.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Rx,
     Tx,
@@ -44,6 +44,13 @@ pub(super) enum Side {
 
 /// The right to work at a side.
 pub(super) struct Held<'a>(&'a AtomicU32);
+
+impl Held<'_> {
+    /// Keeps the right until [`Board::unlock`].
+    pub(super) fn keep(self) {
+        std::mem::forget(self);
+    }
+}
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
@@ -124,11 +131,7 @@ impl Board {
         (side, queue): (Side, usize),
         steering: &Steering,
     ) -> Option<Held<'_>> {
-        let first = match side {
-            Side::Rx => RX_LOCKS,
-            Side::Tx => TX_LOCKS,
-        };
-        let word = self.region.u32(first + queue % QUEUES_MAX * LINE)?;
+        let word = self.lock_word((side, queue))?;
         let tries = match side {
             Side::Rx => 1,
             Side::Tx => LOCK_TRIES,
@@ -138,6 +141,8 @@ impl Board {
             let taken = word.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed);
             match taken {
                 Ok(_) => return Some(Held(word)),
+                // The slot's last holder has died with it.
+                Err(holder) if holder == own && side == Side::Tx => return Some(Held(word)),
                 Err(holder) if attempt + 1 == tries => {
                     let slot = u16::try_from(holder.saturating_sub(1)).unwrap_or(0);
                     let is_dead = holder != 0 && !steering.is_alive(slot);
@@ -150,6 +155,21 @@ impl Board {
             }
         }
         None
+    }
+
+    fn lock_word(&self, (side, queue): (Side, usize)) -> Option<&AtomicU32> {
+        let first = match side {
+            Side::Rx => RX_LOCKS,
+            Side::Tx => TX_LOCKS,
+        };
+        self.region.u32(first + queue % QUEUES_MAX * LINE)
+    }
+
+    /// Gives back a right that was kept.
+    pub(super) fn unlock(&self, place: (Side, usize)) {
+        if let Some(word) = self.lock_word(place) {
+            word.store(0, Ordering::Release);
+        }
     }
 
     /// Puts a frame into another slot's inbox. Returns whether it was taken, and whether slot 0 is

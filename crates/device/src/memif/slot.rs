@@ -13,7 +13,7 @@ use slipstack_wire::{RxMeta, TxOffload};
 
 use super::board::{Board, Side};
 use super::control::Control;
-use super::ring::{Connection, ConnectionShape, FRAME_MAX, ProtocolViolation};
+use super::ring::{Batch, Connection, ConnectionShape, FRAME_MAX, ProtocolViolation};
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
 use crate::packets;
@@ -21,6 +21,8 @@ use crate::steering::Steering;
 
 /// A description of a link, as text, at most.
 const SHAPE_MAX: usize = 4096;
+/// Frames of a batch at most: others wait for the queue that long.
+const BATCH_MAX: u16 = 32;
 /// How long a server that has been reached is waited for.
 const LINK_WAIT_NS: u64 = 300_000_000;
 /// How long slot 0 is waited for.
@@ -64,6 +66,8 @@ pub(super) struct MemifSlot {
     lane: usize,
     /// Positions of the other queues at the last check, if frames waited there.
     stalled: Vec<Option<u16>>,
+    /// Frames that the peer does not see yet; this slot has the right to work at the queue.
+    batch: Option<Batch>,
     /// Frames were put in since the peer was last woken.
     is_unrung: bool,
     /// A server that is there has been given the time to agree.
@@ -98,6 +102,7 @@ impl MemifSlot {
             seen: 0,
             lane: 0,
             stalled: Vec::new(),
+            batch: None,
             is_unrung: false,
             is_awaited: false,
             buffer: vec![0; FRAME_MAX],
@@ -124,6 +129,9 @@ impl MemifSlot {
     /// Follows the connection that slot 0 has.
     fn refresh(&mut self) {
         let current = self.setup.board.generation();
+        if self.seen != current {
+            self.end_batch();
+        }
         self.seen = current;
         if let Source::Asked { pair, asked_for } = &mut self.setup.source {
             if self.generation != current
@@ -200,7 +208,48 @@ impl MemifSlot {
         done
     }
 
+    /// Sends a frame with the batch that is under way, or begins one. `false`: there is no room.
+    #[inline]
+    fn put(
+        &mut self,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+    ) -> Result<bool, ProtocolViolation> {
+        let Some(link) = &self.link else {
+            return Ok(false);
+        };
+        if self.batch.is_none() {
+            let side = (Side::Tx, self.lane);
+            let Some(held) = self.setup.board.lock(side, &self.setup.steering) else {
+                return Ok(false);
+            };
+            self.batch = Some(link.begin(self.lane)?);
+            held.keep();
+        }
+        let Some(batch) = &mut self.batch else {
+            return Ok(false);
+        };
+        let is_put = link.put(batch, header, payload)?;
+        if batch.frames == BATCH_MAX {
+            self.end_batch();
+        }
+        Ok(is_put)
+    }
+
+    /// Shows the peer what was put in, and lets other slots work at the queue.
+    #[inline]
+    fn end_batch(&mut self) {
+        let Some(batch) = self.batch.take() else {
+            return;
+        };
+        if let Some(link) = &self.link {
+            link.publish(&batch);
+        }
+        self.setup.board.unlock((Side::Tx, batch.lane));
+    }
+
     fn report_violation(&mut self, violation: ProtocolViolation) {
+        self.end_batch();
         self.setup.board.report_violation(self.generation);
         self.link = None;
         self.counters.rx_malformed += 1;
@@ -370,12 +419,19 @@ fn receive_link(pair: &OwnedFd, generation: u32) -> Option<Connection> {
     link
 }
 
+impl Drop for MemifSlot {
+    fn drop(&mut self) {
+        self.end_batch();
+    }
+}
+
 impl Device for MemifSlot {
     fn info(&self) -> DeviceInfo {
         self.setup.info
     }
 
     fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        self.end_batch();
         self.control();
         self.refresh();
         let mut done = match self.former {
@@ -409,19 +465,12 @@ impl Device for MemifSlot {
         _offload: TxOffload,
     ) -> Result<(), TxFull> {
         self.refresh();
-        let Some(link) = &self.link else {
+        if self.link.is_none() {
             // As on a link without a carrier.
             self.counters.tx_unlinked += 1;
             return Ok(());
-        };
-        let side = (Side::Tx, self.lane);
-        let held = self.setup.board.lock(side, &self.setup.steering);
-        let sent = match held {
-            Some(_) => link.send(self.lane, header, payload),
-            None => Ok(false),
-        };
-        drop(held);
-        match sent {
+        }
+        match self.put(header, payload) {
             Ok(true) => {
                 self.is_unrung = true;
                 self.counters.tx_frames += 1;
@@ -431,7 +480,8 @@ impl Device for MemifSlot {
             }
             Ok(false) => {
                 self.counters.tx_full += 1;
-                link.ring(self.lane);
+                self.is_unrung = true;
+                self.flush();
                 Err(TxFull)
             }
             Err(violation) => {
@@ -442,6 +492,7 @@ impl Device for MemifSlot {
     }
 
     fn flush(&mut self) {
+        self.end_batch();
         if std::mem::take(&mut self.is_unrung)
             && let Some(link) = &self.link
         {

@@ -97,6 +97,17 @@ pub(super) struct Connection {
     lanes: Vec<Lane>,
 }
 
+/// Frames put into a queue that the peer does not see yet. Each publication costs the peer, which
+/// polls the ring's head, a transfer of its cache line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batch {
+    pub lane: usize,
+    pub frames: u16,
+    /// The next descriptor, and how many there are from it on.
+    next: u16,
+    left: u16,
+}
+
 /// Bytes of a ring with its descriptors.
 fn ring_len(log2: u8) -> usize {
     DESCRIPTORS_AT + (DESCRIPTOR_LEN << log2)
@@ -404,19 +415,37 @@ impl Connection {
         slice.ok_or(ProtocolViolation("a buffer lies outside of its region"))
     }
 
-    /// Puts a frame in, in one piece. `false`: the ring is full, or the peer's buffers are too
-    /// short.
+    /// Begins to send by a queue, at which nobody else works until the batch is published.
+    pub(super) fn begin(&self, lane: usize) -> Result<Batch, ProtocolViolation> {
+        let (left, next) = self.lanes[lane].tx.usable()?;
+        Ok(Batch {
+            lane,
+            frames: 0,
+            next,
+            left,
+        })
+    }
+
+    /// Shows the peer the frames of a batch.
     #[inline]
-    pub(super) fn send(
+    pub(super) fn publish(&self, batch: &Batch) {
+        if batch.frames > 0 {
+            self.lanes[batch.lane].tx.advance(batch.next);
+        }
+    }
+
+    /// Adds a frame to a batch, in one piece. `false`: the ring is full.
+    #[inline]
+    pub(super) fn put(
         &self,
-        lane: usize,
+        batch: &mut Batch,
         header: &[u8],
         payload: [RawSlice<'_>; 2],
     ) -> Result<bool, ProtocolViolation> {
-        let tx = &self.lanes[lane].tx;
-        let (count, index) = tx.usable()?;
+        let tx = &self.lanes[batch.lane].tx;
+        let index = batch.next;
         let len = header.len() + payload[0].len() + payload[1].len();
-        if count == 0 {
+        if batch.left == 0 {
             return Ok(false);
         }
         let mut desc = tx.buffer(index);
@@ -438,7 +467,9 @@ impl Connection {
         desc.len = len as u32;
         desc.flags = 0;
         tx.write(index, desc);
-        tx.advance(index.wrapping_add(1));
+        batch.next = index.wrapping_add(1);
+        batch.left -= 1;
+        batch.frames += 1;
         Ok(true)
     }
 

@@ -37,8 +37,45 @@ fn send(link: &Connection, frame: &[u8]) -> bool {
 
 fn send_by(link: &Connection, lane: usize, frame: &[u8]) -> bool {
     let (header, payload) = frame.split_at(frame.len() / 2);
-    link.send(lane, header, [RawSlice::of(payload), RawSlice::EMPTY])
-        .unwrap()
+    let payload = [RawSlice::of(payload), RawSlice::EMPTY];
+    send_parts(link, lane, header, payload).unwrap()
+}
+
+/// A batch of one frame.
+fn send_parts(
+    link: &Connection,
+    lane: usize,
+    header: &[u8],
+    payload: [RawSlice<'_>; 2],
+) -> Result<bool, ProtocolViolation> {
+    let mut batch = link.begin(lane)?;
+    let is_put = link.put(&mut batch, header, payload)?;
+    link.publish(&batch);
+    Ok(is_put)
+}
+
+#[test]
+fn a_batch_is_seen_as_a_whole_and_takes_no_more_than_the_ring_has_room_for() {
+    let (client, server) = pair();
+    let mut buffer = vec![0; FRAME_MAX];
+    for (from, to) in [(&client, &server), (&server, &client)] {
+        let mut batch = from.begin(0).unwrap();
+        let mut count = 0;
+        while from
+            .put(&mut batch, &[7; 60], [RawSlice::EMPTY; 2])
+            .unwrap()
+        {
+            count += 1;
+        }
+        assert_eq!((count, batch.frames), (16, 16));
+        assert!(!to.has_rx(0));
+        from.publish(&batch);
+        let taken = to.receive(0, 256, &mut buffer, |frame| assert_eq!(frame, [7; 60]));
+        assert_eq!(taken, Ok(16));
+        let none = from.begin(0).unwrap();
+        from.publish(&none);
+        assert!(!to.has_rx(0));
+    }
 }
 
 fn receive(link: &Connection) -> Option<Vec<u8>> {
@@ -168,7 +205,7 @@ fn false_ring_positions_of_a_peer_are_detected() {
     ] {
         let (client, server) = pair();
         change(&client.lanes[0].rx, violation);
-        assert!(server.send(0, &[1; 60], [RawSlice::EMPTY; 2]).is_err());
+        assert!(send_parts(&server, 0, &[1; 60], [RawSlice::EMPTY; 2]).is_err());
     }
 }
 
@@ -258,7 +295,7 @@ fn whatever_a_peer_writes_into_rings_ends_in_a_bounded_answer() {
         let mut buffer = vec![0; FRAME_MAX];
         for _ in 0..4 {
             let payload = [RawSlice::of(&[7; 900]), RawSlice::EMPTY];
-            let _ = liar.send(0, &[1; 60], payload);
+            let _ = send_parts(liar, 0, &[1; 60], payload);
             scribble(&liar.lanes[0].tx, &mut numbers);
             scribble(&liar.lanes[0].rx, &mut numbers);
             let taken = honest.receive(0, 256, &mut buffer, |frame| {
@@ -268,7 +305,7 @@ fn whatever_a_peer_writes_into_rings_ends_in_a_bounded_answer() {
             // A ring has sixteen entries.
             assert!(taken.unwrap_or(0) <= 16);
             violations += usize::from(taken.is_err());
-            let sent = honest.send(0, &[2; 60], payload);
+            let sent = send_parts(honest, 0, &[2; 60], payload);
             violations += usize::from(sent.is_err());
         }
     }
