@@ -142,6 +142,8 @@ parent ENOTCONN EDESTADDRREQ
 - alone
 parent has ended True
 child b'waits 7222'
+- left
+found b'0'
 """
 
 

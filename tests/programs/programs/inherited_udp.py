@@ -234,7 +234,30 @@ def alone():
     print("child", os.read(out, 100))
 
 
+def left():
+    """The parent ends while its child waits, for which nothing has come."""
+    out, into = os.pipe()
+
+    def parent():
+        sock = used()
+        here, there = socket.socketpair()
+        if os.fork() != 0:
+            here.recv(1)
+            return
+        poll, sets = select.poll(), select.epoll()
+        poll.register(sock, select.POLLIN)
+        sets.register(sock, select.EPOLLIN)
+        found = poll.poll(0) + sets.poll(0)
+        there.send(b"x")
+        found += poll.poll(700) + sets.poll(0)
+        ask(sock, b"goes on")
+        os.write(into, b"%d" % len(found))
+
+    child(parent)
+    print("found", os.read(out, 100))
+
+
 if __name__ == "__main__":
-    for scenario in (errors, polled, announced, closed, filtered, connected, alone):
+    for scenario in (errors, polled, announced, closed, filtered, connected, alone, left):
         print(f"- {scenario.__name__}")
         scenario()

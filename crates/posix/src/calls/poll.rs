@@ -66,6 +66,9 @@ impl Process {
             let mut count = sorted.look(fds, kernel_look.is_due());
             if asks && count > 0 {
                 count = sorted.ask_owners(fds, |socket, it| self.readiness_elsewhere(socket, it));
+                if count == 0 && sorted.has_brought() {
+                    return Ok(Some(None));
+                }
             }
             if count == 0 && sorted.is_stale() {
                 return Ok(Some(None));

@@ -42,7 +42,7 @@ impl Sorted {
             }
         };
         if let Some(target) = target {
-            let is_dgram = |(socket, _): (&Description, _)| socket.kind == Kind::Dgram;
+            let is_dgram = |(socket, _): (&Arc<Description>, _)| socket.kind == Kind::Dgram;
             self.has_lent_datagrams |= lent(&target).is_some_and(is_dgram);
             self.targets.push(target);
             self.ours.push(index);
@@ -73,12 +73,18 @@ impl Sorted {
         self.targets.iter().all(|target| lent(target).is_some())
     }
 
+    /// Whether a datagram socket of another process has come to this one.
+    pub(crate) fn has_brought(&self) -> bool {
+        let mut targets = self.targets.iter();
+        targets.any(|it| matches!(it, Target::Socket(socket) if socket.is_brought()))
+    }
+
     /// Replaces the kernel's answer about datagram sockets of other processes, whose pairs carry
     /// notifications, by that of `ask`. Returns the number of entries with any event.
     pub(crate) fn ask_owners(
         &self,
         fds: &mut [libc::pollfd],
-        ask: impl Fn(&Description, &Borrowed) -> Option<u32>,
+        ask: impl Fn(&Arc<Description>, &Borrowed) -> Option<u32>,
     ) -> usize {
         for (index, target) in self.ours.iter().zip(&self.targets) {
             let fd = &mut fds[*index];
@@ -166,7 +172,7 @@ impl Sorted {
 }
 
 /// The socket of a target whose bytes or notifications come by a pair.
-fn lent(target: &Target) -> Option<(&Description, &Borrowed)> {
+fn lent(target: &Target) -> Option<(&Arc<Description>, &Borrowed)> {
     let Target::Socket(socket) = target else {
         return None;
     };

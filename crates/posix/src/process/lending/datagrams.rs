@@ -276,10 +276,20 @@ impl Process {
     }
 
     /// Returns the events of a socket on whose pair there is a notification, which may be about
-    /// something that another process has received since. `None`: its owner does not say.
-    pub(crate) fn readiness_elsewhere(&self, socket: &Description, it: &Borrowed) -> Option<u32> {
+    /// something that another process has received since, or the end of its owner: then the socket
+    /// goes on here. `None`: it cannot.
+    pub(crate) fn readiness_elsewhere(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+    ) -> Option<u32> {
+        if self.lending.keeps_out.load(Ordering::Relaxed) {
+            return None;
+        }
         let request = Request::new(Call::Readiness, [0, 0]);
-        let (reply, _) = self.ask_owner(it, &request, &[], 0)?;
+        let Some((reply, _)) = self.ask_owner(it, &request, &[], 0) else {
+            return self.inherit_datagrams(socket, it).then_some(0);
+        };
         if reply.flags == 0 {
             self.forget_signs(socket, it, reply.signs);
         }
