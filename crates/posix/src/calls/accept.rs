@@ -35,10 +35,15 @@ impl Process {
             return Err(Errno::EINVAL.into());
         }
         self.realize_for_wait(&socket);
+        let is_nonblocking = socket.is_nonblocking();
         if let Some(accepted) = self.accept_now(&socket, listener, flags, false)? {
+            // The thread would have waited: the first engine is for it, if it is the first thread.
+            if !is_nonblocking {
+                self.engines.on_waited(Subject::Socket(&socket));
+            }
             return Ok(accepted);
         }
-        if socket.is_nonblocking() {
+        if is_nonblocking {
             if let Some(attachment) = self.attachment_for(Subject::Socket(&socket)) {
                 self.turn_if_idle(&attachment);
             }
