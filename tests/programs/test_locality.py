@@ -105,3 +105,25 @@ def one_processor_for_program_and_instance_is_said(world):
         started = world.beside(world.slipstack, *words, core, "--", "true")
         started.finish()
         assert ("processor 1 alone" in started.errors()) == is_told, started.errors()
+
+
+@test(modes=("inprocess", "instance"))
+def programs_of_one_device_send_each_other_large_frames(world):
+    """Over either family; 24 MiB would be 17,000 segments."""
+    world.use_ipv6()
+    program = world.program("large_frames.py")
+    world.stack(*program, "take", 7000)
+    world.wait_port(7000)
+
+    def frames():
+        counted = json.loads(world.admin("nstat", "-a", "-s", "--json").finish())
+        return counted["slipstack"].get("TcpInSegs", 0)
+
+    before = frames()
+    for address in (world.STACK, world.STACK6):
+        giver = world.stack(*program, "give", address, 7000)
+        assert giver.wait(30) == 0, giver.tail()
+        given, taken = giver.output().split()
+        assert given == taken, giver.tail()
+    # The counters of an engine that has ended are gone with it: these are the receiver's.
+    assert 0 < frames() - before < 2 * 5000, (before, frames())

@@ -37,6 +37,10 @@ impl Region {
         true
     }
 
+    pub fn write_shared(&self, offset: usize, bytes: RawSlice<'_>) -> bool {
+        self.write_from(offset, bytes.bytes())
+    }
+
     pub fn read_into(&self, offset: usize, out: &mut [u8]) -> bool {
         for (i, word) in out.chunks_exact_mut(8).enumerate() {
             let value = self.word(offset + 8 * i).load(Ordering::Relaxed);

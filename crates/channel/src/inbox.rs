@@ -86,6 +86,11 @@ pub enum InboxError {
 }
 
 impl<'a> InboxMessage<'a> {
+    /// Returns the header of a message with a frame of `len` bytes, which follows.
+    pub fn frame_header(link: u16, len: usize) -> [u8; INBOX_HEADER_LEN] {
+        header(FRAME, link, len)
+    }
+
     /// Passes the message in parts to `push`, frames without a copy.
     #[inline]
     pub fn put(&self, push: impl FnOnce(&[&[u8]]) -> bool) -> bool {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use slipstack_channel::{INBOX_BYTES, INBOX_CELLS, InboxMessage};
 use slipstack_device::{Flow, Port, SlotSet, Steering, Transport};
-use slipstack_mem::{Doorbell, InboxReader, MpscInbox, Region};
+use slipstack_mem::{Doorbell, InboxReader, MpscInbox, RawSlice, Region};
 use slipstack_wire::flow::{FrameFlow, is_group_frame};
 use slipstack_wire::frame_fragment::{FrameFragment, PacketId};
 use slipstack_wire::protocol;
@@ -59,10 +59,14 @@ fn post(
         return false;
     };
     let taken = message.put(|parts| inbox.push(parts));
+    wake(inbox, bell);
+    taken
+}
+
+fn wake(inbox: &MpscInbox, bell: &Doorbell) {
     if inbox.take_sleeping() {
         bell.ring();
     }
-    taken
 }
 
 impl Fabric {
@@ -155,6 +159,24 @@ impl Fabric {
     /// `false` when the other engine has no room.
     pub(crate) fn post(&self, slot: usize, message: &InboxMessage<'_>) -> bool {
         post(&self.inboxes, &self.bells, slot, message)
+    }
+
+    /// Puts a frame whose payload lies in a send ring into an inbox.
+    fn post_stream(
+        &self,
+        slot: usize,
+        link: u16,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+    ) -> bool {
+        let (Some(inbox), Some(bell)) = (self.inboxes.get(slot), self.bells.get(slot)) else {
+            return false;
+        };
+        let len = header.len() + payload.iter().map(RawSlice::len).sum::<usize>();
+        let message = InboxMessage::frame_header(link, len);
+        let taken = inbox.push_shared(&[&message, header], &payload);
+        wake(inbox, bell);
+        taken
     }
 
     /// As [`Fabric::post`], for a message that must not be lost: an owner without room is given a
@@ -345,6 +367,29 @@ impl Local {
             self.waiting.push_back((link, frame));
         }
         Taken { posted, lost }
+    }
+
+    /// Puts a segment for our own address into another engine's inbox; `None`: it is for this
+    /// stack, which takes whole frames.
+    pub(crate) fn take_stream(
+        &self,
+        link: u16,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+    ) -> Option<Taken> {
+        let fabric = self.fabric.as_ref()?;
+        let flow = flow_of(&FrameFlow::parse_headers(header)?);
+        let slot = fabric
+            .steering
+            .find_slot(flow.proto, flow.local, flow.remote);
+        if slot == fabric.own_slot {
+            return None;
+        }
+        let is_posted = fabric.post_stream(usize::from(slot), link, header, payload);
+        Some(Taken {
+            posted: u64::from(is_posted),
+            lost: u64::from(!is_posted),
+        })
     }
 
     pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {

@@ -7,6 +7,7 @@ use slipstack_stack::{FrameOut, Payload, TxOffload};
 use crate::client::Client;
 use crate::environment::Environment;
 use crate::frames::FrameQueue;
+use crate::local::Taken;
 use crate::owners::Owners;
 use crate::stats::EngineCounters;
 
@@ -55,15 +56,36 @@ impl Environment {
 
     /// Takes a frame whose destination is our own address.
     pub(crate) fn send_local(&mut self, frame: &FrameOut<'_>) {
-        let mut bytes = self.local.spare();
-        if !self.assemble(frame, &mut bytes) {
-            self.counters.tx_stale += 1;
-            self.local.recycle(bytes);
-            return;
-        }
-        let taken = self.local.take(frame.offload.link, bytes);
+        let taken = match self.post_stream(frame) {
+            Some(taken) => taken,
+            None => {
+                let mut bytes = self.local.spare();
+                if !self.assemble(frame, &mut bytes) {
+                    self.counters.tx_stale += 1;
+                    self.local.recycle(bytes);
+                    return;
+                }
+                self.local.take(frame.offload.link, bytes)
+            }
+        };
         self.counters.local_posted += taken.posted;
         self.counters.local_lost += taken.lost;
+    }
+
+    /// Puts a segment into another engine's inbox from where it lies; `None`: it must be assembled.
+    fn post_stream(&mut self, frame: &FrameOut<'_>) -> Option<Taken> {
+        if !matches!(frame.payload, Payload::Stream { .. }) {
+            return None;
+        }
+        let out = Outgoing {
+            clients: &self.clients,
+            conns: &self.conns,
+            counters: &mut self.counters,
+            has_tx_checksum: self.has_tx_checksum,
+        };
+        let payload = out.gather(frame.payload)?;
+        self.local
+            .take_stream(frame.offload.link, frame.header, payload)
     }
 }
 

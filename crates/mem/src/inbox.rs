@@ -6,6 +6,7 @@
 //! hence the reader steps over cells that stay claimed for [`STUCK_NS`]. A writer that was only
 //! held up finds its cell gone, and its frame is lost.
 
+use crate::raw::RawSlice;
 use crate::region::{Lines, PAGE, Region};
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -62,7 +63,13 @@ impl MpscInbox {
 
     /// Puts a frame in, given in parts. `false` when it is too large or the inbox has no room.
     pub fn push(&self, parts: &[&[u8]]) -> bool {
-        let len: usize = parts.iter().map(|part| part.len()).sum();
+        self.push_shared(parts, &[])
+    }
+
+    /// As [`MpscInbox::push`], of a frame whose end lies in shared memory.
+    pub fn push_shared(&self, parts: &[&[u8]], end: &[RawSlice<'_>]) -> bool {
+        let own: usize = parts.iter().map(|part| part.len()).sum();
+        let len = own + end.iter().map(RawSlice::len).sum::<usize>();
         if len == 0 || len > FRAME_MAX {
             return false;
         }
@@ -70,7 +77,8 @@ impl MpscInbox {
             return false;
         };
         let mut done = 0;
-        for part in parts {
+        let own = parts.iter().map(|part| RawSlice::of(part));
+        for part in own.chain(end.iter().copied()) {
             self.write(position, done, part);
             done += part.len();
         }
@@ -99,13 +107,13 @@ impl MpscInbox {
     }
 
     /// Writes bytes of the frame whose first cell is at `position`, from its byte `from` on.
-    fn write(&self, position: u64, mut from: usize, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let (at, room) = self.place(position, from);
-            let (now, rest) = bytes.split_at(room.min(bytes.len()));
-            self.cells.region().write_from(at, now);
-            from += now.len();
-            bytes = rest;
+    fn write(&self, position: u64, from: usize, bytes: RawSlice<'_>) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let (at, room) = self.place(position, from + done);
+            let now = bytes.sub(done, room);
+            self.cells.region().write_shared(at, now);
+            done += now.len();
         }
     }
 
@@ -375,7 +383,11 @@ mod tests {
         let long: Vec<u8> = (0..CELL_BYTES * 2 + 1).map(|at| at as u8).collect();
         let (head, tail) = long.split_at(100);
         for lap in 0..7 {
-            assert!(inbox.push(&[head, tail]), "{lap}");
+            let is_pushed = match lap % 2 {
+                0 => inbox.push(&[head, tail]),
+                _ => inbox.push_shared(&[head], &[RawSlice::of(tail), RawSlice::EMPTY]),
+            };
+            assert!(is_pushed, "{lap}");
             assert!(inbox.push(&[&[lap]]));
             // Three cells of four, and one: a further frame needs cells that the reader has freed.
             assert!(!inbox.push(&[b"no"]));

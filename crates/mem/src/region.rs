@@ -166,6 +166,13 @@ impl Region {
         self.view.write(offset, bytes)
     }
 
+    /// Copies bytes of other shared memory in; `false` and nothing done when out of bounds.
+    #[inline]
+    pub fn write_shared(&self, offset: usize, bytes: RawSlice<'_>) -> bool {
+        let space = self.view.space(offset, bytes.len());
+        space.is_some_and(|space| space.copy_raw(bytes))
+    }
+
     /// Copies inside the region; `false` and nothing done when out of bounds.
     #[inline]
     pub fn copy_within(&self, from: usize, to: usize, len: usize) -> bool {

@@ -62,6 +62,10 @@ pub struct Cx<'a> {
     pub counters: &'a mut Counters,
 }
 
+/// Payload of a segment to one of our own addresses. It reaches its receiver in one frame, which an
+/// inbox takes whole.
+const LOCAL_TSO_MAX: u32 = 32 << 10;
+
 /// Addresses, routes, neighbours and paths of all links.
 #[derive(Debug)]
 pub struct NetworkLayer {
@@ -161,8 +165,19 @@ impl NetworkLayer {
     pub fn path_over(&self, hop: &NextHop) -> Path {
         Path {
             mtu: hop.mtu,
-            tso_max: if hop.local { 0 } else { self.tso_max },
+            tso_max: self.tso_max_of(hop.local),
             local: hop.local,
+        }
+    }
+
+    /// Returns how many bytes one segment on its way through the device, or to ourselves, may have;
+    /// 0: as many as a packet.
+    #[inline]
+    fn tso_max_of(&self, is_local: bool) -> u32 {
+        if is_local {
+            LOCAL_TSO_MAX
+        } else {
+            self.tso_max
         }
     }
 
@@ -302,7 +317,7 @@ impl NetworkLayer {
         let local = found.route == Route::Local;
         Some(Path {
             mtu: self.mtu_of(now, dst, &found),
-            tso_max: if local { 0 } else { self.tso_max },
+            tso_max: self.tso_max_of(local),
             local,
         })
     }

@@ -63,6 +63,27 @@ impl<'a> FrameFlow<'a> {
         }
     }
 
+    /// As [`FrameFlow::parse`], of the headers of a packet whose payload is elsewhere.
+    pub fn parse_headers(frame: &'a [u8]) -> Option<Self> {
+        let (header, payload) = EthernetHeader::parse(frame)?;
+        match header.ethertype {
+            EtherType::IPV4 => {
+                let packet = Ipv4Packet::parse_quoted(payload).ok()?;
+                let ends = (packet.header.src.into(), packet.header.dst.into());
+                let is_whole = !packet.is_fragment;
+                is_whole.then(|| Self::new(frame, packet.header.protocol, ends, packet.payload))?
+            }
+            EtherType::IPV6 => {
+                let packet = Ipv6Packet::parse_quoted(payload)?;
+                let ends = (packet.header.src.into(), packet.header.dst.into());
+                let (protocol, transport) =
+                    extensions::find_quoted(packet.header.next_header, packet.payload)?;
+                Self::new(frame, protocol, ends, transport)
+            }
+            _ => None,
+        }
+    }
+
     /// Parses the flow of the packet that an ICMP error of either version quotes; its source is the
     /// receiver of the error.
     pub fn parse_quoted(frame: &'a [u8]) -> Option<Self> {
@@ -203,6 +224,8 @@ mod tests {
         frame[last] ^= 1;
         assert!(!FrameFlow::parse(&frame).unwrap().is_checksum_valid());
         assert_eq!(FrameFlow::parse(&frame[..last]), None);
+        let headers = FrameFlow::parse_headers(&frame[..last]).unwrap();
+        assert_eq!((headers.src.port(), headers.dst.port()), (7, 9));
     }
 
     #[test]
@@ -271,8 +294,12 @@ mod tests {
             let mut frame = Vec::from([0; 12]);
             frame.extend(if v6 { [0x86, 0xdd] } else { [8, 0] });
             frame.extend(bytes);
-            let _ = FrameFlow::parse(&frame);
+            let _ = FrameFlow::parse_headers(&frame);
             let _ = FrameFlow::parse_quoted(&frame);
+            if let Some(whole) = FrameFlow::parse(&frame) {
+                let headers = FrameFlow::parse_headers(&frame).unwrap();
+                prop_assert_eq!((headers.src, headers.dst), (whole.src, whole.dst));
+            }
         }
     }
 }
