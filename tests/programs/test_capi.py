@@ -26,7 +26,16 @@ def an_epoll_server_in_the_loop_of_ff_run_serves(world):
     world.wait_port(80, process=server)
     for _ in range(20):
         assert get(world, 80, "/") == (200, b"hello from the stack\n")
+    assert is_closed_after_answer(world)
     assert server.stop() == 0
+
+
+def is_closed_after_answer(world):
+    """Whether a request of HTTP/1.0 is answered, and the server ends the connection first."""
+    with world.connect(80) as sock, sock.makefile("rb") as answer:
+        sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        head, body = answer.read().split(b"\r\n\r\n")
+    return b"\r\nConnection: close" in head and body == b"hello from the stack\n"
 
 
 @test(modes=("inprocess",))
@@ -248,9 +257,26 @@ def answers_leave_by_the_interface_and_the_vlan_that_the_question_came_by(world)
 
 
 @test(modes=("instance",))
+def a_dispatcher_has_its_own_engine_beside_a_running_instance(world):
+    """Started as for F-Stack, in the surroundings of the adapter's users."""
+    served = world.stack(*world.program("echo_http.py"), 8080)
+    world.wait_port(8080, process=served)
+    conf = world.folder / "config.ini"
+    conf.write_text(
+        f"[dpdk]\nlcore_mask=1\nport_list=0\n\n[port0]\nif_name=eth1\naddr={world.STACK}\nnetmask=255.255.255.0\ngateway={world.PEER}\n"
+    )
+    words = ["--conf", conf, "--proc-type=primary", "--proc-id=0", "--run-dir", world.run_dir]
+    program = compiled(world, EXAMPLES / "dns_reply.c", "g++")
+    server = world.beside(program, *words, env={"FF_PROC_ID": 0, "FF_NB_FSTACK_INSTANCE": 1})
+    dns_is_answered(world)
+    assert get(world, 8080, "/")[0] == 200, served.tail()
+    assert server.stop() == 0, server.tail()
+
+
+@test(modes=("instance",))
 def a_dispatcher_without_traffic_gets_an_error(world):
     server = start(world, compiled(world, PROGRAMS / "answers_with_tag.c"), 0)
-    until(lambda: "the packet dispatcher will see no frame" in server.errors(), 5, "the sentence")
+    until(lambda: "sees the frames of the program's own engine" in server.errors(), 5, "a sentence")
     assert server.stop() == 0, server.tail()
     with_workers = start(world, compiled(world, PROGRAMS / "answers_with_tag.c"), 2)
     assert with_workers.wait(5) == 2, with_workers.tail()

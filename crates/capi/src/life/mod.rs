@@ -23,6 +23,9 @@ use crate::zero_copy;
 /// F-Stack's default configuration file.
 const CONF: &str = "config.ini";
 
+/// Variables by which programs of F-Stack's LD_PRELOAD adapter choose an instance.
+const ADAPTER_VARIABLES: [&str; 2] = ["FF_PROC_ID", "FF_NB_FSTACK_INSTANCE"];
+
 static PROCESS: OnceLock<Process> = OnceLock::new();
 /// Options of the stack, once `ff_init` has been called.
 static SETTINGS: OnceLock<config::Settings> = OnceLock::new();
@@ -121,7 +124,13 @@ fn begin(words: Vec<String>) -> Result<(), Failure> {
 fn settings(arguments: &Arguments) -> Result<config::Settings, String> {
     let conf = conf_file(arguments).map(Path::new);
     let variable = |name: &str| {
-        let own = || std::env::var(name).ok().filter(|text| !text.is_empty());
+        // These are for the adapter's users: a process of a configuration has an engine of its own.
+        let is_taken = arguments.process.is_none() || !ADAPTER_VARIABLES.contains(&name);
+        let own = || {
+            std::env::var(name)
+                .ok()
+                .filter(|text| is_taken && !text.is_empty())
+        };
         arguments.option(name).or_else(own).or_else(|| usual(name))
     };
     let layers = match conf {

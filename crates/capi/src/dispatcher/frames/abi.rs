@@ -36,8 +36,9 @@ pub extern "C" fn ff_regist_packet_dispatcher_context(function: Option<DispatchI
 fn log_dispatch(is_named: bool) {
     if is_named && life::uses_instance() {
         say(
-            "the packet dispatcher will see no frame: they are the instance's; start the program \
-             with --if instead of --instance",
+            "the packet dispatcher sees the frames of the program's own engine, and with \
+             --instance (or FF_PROC_ID) it has none: start the program with --conf or --if, which \
+             works beside a running instance too",
         );
     }
 }
