@@ -1,4 +1,5 @@
-/* A web server in the loop of ff_run, with kqueue: every request gets the same page.
+/* A web server in the loop of ff_run, with kqueue: every request gets the same page. As on
+ * other servers, one of HTTP/1.0 ends its connection, which this end closes first.
  *
  *     kqueue_http --conf config.ini
  *     kqueue_http --ip 10.0.0.5/24 --if eth1
@@ -13,14 +14,17 @@
 
 #define EVENTS_MAX 512
 
-static const char page[] =
-    "HTTP/1.1 200 OK\r\n"
-    "Server: kqueue_http\r\n"
-    "Content-Type: text/plain\r\n"
-    "Content-Length: 21\r\n"
-    "Connection: keep-alive\r\n"
-    "\r\n"
-    "hello from the stack\n";
+#define PAGE(connection)             \
+    "HTTP/1.1 200 OK\r\n"            \
+    "Server: kqueue_http\r\n"        \
+    "Content-Type: text/plain\r\n"   \
+    "Content-Length: 21\r\n"         \
+    "Connection: " connection "\r\n" \
+    "\r\n"                           \
+    "hello from the stack\n"
+
+static const char page[] = PAGE("keep-alive");
+static const char last_page[] = PAGE("close");
 
 static int kq;
 static int listener;
@@ -56,16 +60,26 @@ static void accept_all(int64_t waiting)
     }
 }
 
+/* Returns whether the connection goes on. */
+static int answer(int fd, char *request, size_t len)
+{
+    request[len] = 0;
+    if (strstr(request, " HTTP/1.0\r\n") == NULL)
+        return ff_write(fd, page, sizeof page - 1) > 0;
+    ff_write(fd, last_page, sizeof last_page - 1);
+    return 0;
+}
+
 static void serve(const struct kevent *event)
 {
     char request[4096];
-    int fd = (int)event->ident;
+    int fd = (int)event->ident, goes_on = !(event->flags & EV_EOF);
     if (event->data > 0) {
-        ssize_t got = ff_read(fd, request, sizeof request);
+        ssize_t got = ff_read(fd, request, sizeof request - 1);
         if (got > 0)
-            ff_write(fd, page, sizeof page - 1);
+            goes_on &= answer(fd, request, (size_t)got);
     }
-    if (event->flags & EV_EOF)
+    if (!goes_on)
         ff_close(fd);
 }
 
@@ -94,6 +108,7 @@ int main(int argc, char *argv[])
     listener = ff_socket(AF_INET, SOCK_STREAM, 0);
     if (listener < 0)
         fail("ff_socket");
+    ff_setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     ff_ioctl(listener, FIONBIO, &on);
     memset(&address, 0, sizeof address);
     address.sin_family = AF_INET;

@@ -21,6 +21,10 @@ def a_kqueue_server_in_the_loop_of_ff_run_serves(world):
     world.wait_port(80, process=server)
     for _ in range(20):
         assert get(world, 80, "/") == (200, b"hello from the stack\n")
+    with world.connect(80) as sock, sock.makefile("rb") as answer:
+        # The server ends a connection of HTTP/1.0 first.
+        sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert answer.read().endswith(b"Connection: close\r\n\r\nhello from the stack\n")
     assert server.stop() == 0
 
 
