@@ -147,7 +147,7 @@ fn engine(slots: &Slots, options: &Options) -> Result<Engine, Failure> {
         stack,
         device,
         directory: None,
-        fabric: None,
+        interconnect: None,
         ports: None,
         neighbours: None,
     };

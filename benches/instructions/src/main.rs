@@ -74,7 +74,7 @@ impl Side {
             stack,
             device: Box::new(device),
             directory,
-            fabric: None,
+            interconnect: None,
             ports: rules.map(|count| Box::new(rules::Authority(count)) as _),
             neighbours: None,
         };

@@ -24,7 +24,7 @@ pub fn engine(address: Ipv4Addr, queue: Queue, neighbours: Neighbours) -> Engine
         stack: stack_config(address, queue.info().mac, (32_768, 60_999)),
         device: Box::new(queue),
         directory: None,
-        fabric: None,
+        interconnect: None,
         ports: None,
         neighbours: Some(Box::new(View(neighbours))),
     };

@@ -14,7 +14,8 @@ use slipstack_apps::proxy::{Balance, Figures, Protocol, Proxy, ProxyOptions};
 use slipstack_channel::{EngineEnd, INBOX_BYTES, Inside, REGION_BYTES_MIN, SocketError, Transport};
 use slipstack_device::{Device, Steering};
 use slipstack_engine::{
-    Engine, Fabric, Instant, NeighbourTable, NetworkState, PortAuthority, Role, Setup, StackConfig,
+    Engine, Instant, Interconnect, NeighbourTable, NetworkState, PortAuthority, Role, Setup,
+    StackConfig,
 };
 use slipstack_keeper::{Inboxes, Neighbours};
 use slipstack_mem::Region;
@@ -252,7 +253,7 @@ fn engine(number: usize, queue: Queue, shared: &Shared) -> Result<Engine, Failur
     let inboxes = &shared.inboxes;
     let bells = inboxes.bells().to_vec();
     let slot = number as u16 + 1;
-    let fabric = Fabric::new(slot, inboxes.region(), bells, shared.steering.reader()?)
+    let interconnect = Interconnect::new(slot, inboxes.region(), bells, shared.steering.reader()?)
         .ok_or("the inboxes are too few")?;
     // As an engine of another process has it.
     let neighbours = Neighbours::open(shared.neighbours.fd().try_clone_to_owned()?)?;
@@ -261,7 +262,7 @@ fn engine(number: usize, queue: Queue, shared: &Shared) -> Result<Engine, Failur
         stack: stack_config(SERVER, queue.info().mac, lease(number, shared.engines)),
         device: Box::new(queue),
         directory: Some(end.region().clone()),
-        fabric: Some(fabric),
+        interconnect: Some(interconnect),
         ports: Some(Box::new(Ports)),
         neighbours: Some(Box::new(View(neighbours))),
     };

@@ -13,7 +13,7 @@ use slipstack_device::swap::Swap;
 use slipstack_device::tee::{Plan, Tee};
 use slipstack_device::{Device, SlotParams, SlotParts, Steering, open_slot};
 use slipstack_engine::{
-    Engine, Fabric, InProcess, Instant, PortRange, Renewed, Role, Scatter, Setup, StackConfig,
+    Engine, InProcess, Instant, Interconnect, PortRange, Renewed, Role, Scatter, Setup, StackConfig,
 };
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::{Doorbell, Region, now_ns, raised};
@@ -138,7 +138,7 @@ fn assemble_hooked(
     let limits = parts.words.limits(slot);
     let queues = Queues::new(parts.words.clone(), parts.inboxes.clone(), slot);
     device = hooked(device, hook, &bell, queues);
-    let fabric = Fabric::new(
+    let interconnect = Interconnect::new(
         slot,
         parts.inboxes.region(),
         parts.inboxes.bells().to_vec(),
@@ -150,7 +150,7 @@ fn assemble_hooked(
         stack,
         device,
         directory: Some(directory),
-        fabric: Some(fabric),
+        interconnect: Some(interconnect),
         ports: Some(Box::new(Keeper {
             link: Arc::clone(link),
             _claim: parts.claim,

@@ -40,7 +40,7 @@ pub use network::wanted_network;
 pub use planned::planned;
 pub use queues::{HookMaker, Queues};
 pub use serving::{
-    HangupSignals, Place, Serving, Signals, Watch, hold_hang_ups, hold_signals,
+    HangupSignals, ServiceContext, Serving, Signals, Watch, hold_hang_ups, hold_signals,
     hold_signals_and_hang_ups, serve,
 };
 /// The network of a device, and its changes.

@@ -32,7 +32,7 @@ const KEEPER: u64 = 0;
 
 /// Where a service is to be.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ServiceContext {
     pub number: usize,
     /// How many engines there are.
     pub engines: usize,
@@ -152,7 +152,7 @@ impl Signals {
 pub fn serve(
     settings: &Settings,
     signals: Signals,
-    make: &(dyn Fn(Place) -> io::Result<Serving> + Sync),
+    make: &(dyn Fn(ServiceContext) -> io::Result<Serving> + Sync),
     on_ready: &mut dyn FnMut(&Welcome),
 ) -> Result<(), Error> {
     raise_descriptor_limit();
@@ -285,7 +285,7 @@ impl Site<'_> {
         self,
         number: usize,
         engines: usize,
-        make: &(dyn Fn(Place) -> io::Result<Serving> + Sync),
+        make: &(dyn Fn(ServiceContext) -> io::Result<Serving> + Sync),
     ) {
         let outcome = self.serve(number, engines, make);
         let _ = self.tell.send(EngineNotice::Ended(outcome));
@@ -295,7 +295,7 @@ impl Site<'_> {
         &self,
         number: usize,
         engines: usize,
-        make: &(dyn Fn(Place) -> io::Result<Serving> + Sync),
+        make: &(dyn Fn(ServiceContext) -> io::Result<Serving> + Sync),
     ) -> Result<(), Error> {
         self.pin()?;
         let flows = Region::create("slipstack-flows", REGION_BYTES)
@@ -303,7 +303,7 @@ impl Site<'_> {
         let Assembled {
             mut engine, bell, ..
         } = assemble(self.settings, &self.link, flows, Placement::Instance)?;
-        let place = Place {
+        let place = ServiceContext {
             number,
             engines,
             bell: bell.clone(),

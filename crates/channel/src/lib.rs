@@ -23,6 +23,7 @@ mod heuristics;
 mod ids;
 mod inbox;
 mod layout;
+mod lazy_box;
 mod left;
 mod nets;
 mod outgoing;
@@ -35,7 +36,6 @@ mod reply;
 pub mod report;
 mod retired;
 mod returned;
-mod seldom;
 mod send_side;
 mod shrink;
 mod state;
@@ -58,6 +58,7 @@ pub use layout::{
     CELLS_AT, COMMANDS_AT, FLOWS, IMAGES, IMAGES_AT, INBOX_BYTES, INBOX_CELLS, LAYOUT_VERSION,
     REGION_BYTES, REGION_BYTES_MIN, REGION_LEN_MAX, SOCKETS, region_bytes_within,
 };
+pub use lazy_box::LazyBox;
 pub use left::LeftConnection;
 pub use outgoing::{Outgoing, OutgoingDatagram};
 pub use owner::{Arrived, Inside, Owner};
@@ -70,7 +71,6 @@ pub use program::{
 pub use receive_ring::ReceiveRing;
 pub use reply::Reply;
 pub use returned::{Returned, ReturnedRing};
-pub use seldom::Seldom;
 pub use send_side::{SendSide, Sent};
 pub use slipstack_terms::{
     CHOOSER_MAX, ChooserPart, CloseMode, Congestion, GroupChange, KeepAlive, LogLevel,

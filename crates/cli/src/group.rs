@@ -36,7 +36,7 @@ pub struct Plan {
 pub fn run(plan: &Plan) -> Result<ExitCode, Failure> {
     let held = match plan.is_daemon {
         true => None,
-        false => Some(Held::new()?),
+        false => Some(GroupSignals::new()?),
     };
     let mut members: Vec<Member> = Vec::new();
     let ids: Vec<Option<u32>> = match plan.ids.as_slice() {
@@ -64,16 +64,16 @@ pub fn run(plan: &Plan) -> Result<ExitCode, Failure> {
 }
 
 /// Signals that come before the instances are ready, and later.
-struct Held {
+struct GroupSignals {
     ends: Signals,
     hang_ups: HangupSignals,
 }
 
-impl Held {
-    fn new() -> Result<Held, Failure> {
+impl GroupSignals {
+    fn new() -> Result<GroupSignals, Failure> {
         let failed = |error: slipstack_attach::Error| Failure::new(error.to_string());
         let (ends, hang_ups) = slipstack_attach::hold_signals_and_hang_ups().map_err(failed)?;
-        Ok(Held { ends, hang_ups })
+        Ok(GroupSignals { ends, hang_ups })
     }
 
     /// Ends with the signals that end a process, and passes SIGHUP to the first running instance:
@@ -159,7 +159,7 @@ fn is_for_member(word: &OsString) -> bool {
 }
 
 /// Waits until the last of them has ended.
-fn stay(members: Vec<Member>, held: Held) -> Result<ExitCode, Failure> {
+fn stay(members: Vec<Member>, held: GroupSignals) -> Result<ExitCode, Failure> {
     let pids = members
         .iter()
         .map(|it| rustix::process::Pid::from_child(&it.child));

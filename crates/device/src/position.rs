@@ -7,10 +7,10 @@ use slipstack_mem::Region;
 
 /// The position of one slot's receive ring.
 #[derive(Debug)]
-pub struct RingPosition(Place);
+pub struct RingPosition(Storage);
 
 #[derive(Debug)]
-enum Place {
+enum Storage {
     Shared { region: Region, offset: usize },
     Private(AtomicU32),
 }
@@ -20,22 +20,22 @@ impl RingPosition {
     /// `None` when the offset is outside or not aligned.
     pub fn new(region: Region, offset: usize) -> Option<RingPosition> {
         region.u32(offset)?;
-        Some(RingPosition(Place::Shared { region, offset }))
+        Some(RingPosition(Storage::Shared { region, offset }))
     }
 
     /// A position that is not shared: for slots that are opened once.
     pub fn private() -> RingPosition {
-        RingPosition(Place::Private(AtomicU32::new(0)))
+        RingPosition(Storage::Private(AtomicU32::new(0)))
     }
 
     /// The position of another port's ring of the same slot: the word so many places behind. `None`
     /// when it is outside.
     pub(crate) fn beside(&self, port: usize) -> Option<RingPosition> {
         match &self.0 {
-            Place::Shared { region, offset } => {
+            Storage::Shared { region, offset } => {
                 RingPosition::new(region.clone(), offset + port * size_of::<u32>())
             }
-            Place::Private(_) => Some(RingPosition::private()),
+            Storage::Private(_) => Some(RingPosition::private()),
         }
     }
 
@@ -59,8 +59,8 @@ impl RingPosition {
     #[inline]
     fn word(&self) -> Option<&AtomicU32> {
         match &self.0 {
-            Place::Shared { region, offset } => region.u32(*offset),
-            Place::Private(word) => Some(word),
+            Storage::Shared { region, offset } => region.u32(*offset),
+            Storage::Private(word) => Some(word),
         }
     }
 }

@@ -268,7 +268,7 @@ impl Attach for VirtualAttach {
             },
             device: Box::new(device),
             directory: None,
-            fabric: None,
+            interconnect: None,
             ports: None,
             neighbours: Some(Box::new(OnePeer)),
         };

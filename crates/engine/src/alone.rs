@@ -213,10 +213,10 @@ impl Engine {
             flag.store(is_alone, Ordering::Relaxed);
             return;
         }
-        let Some(fabric) = self.env.local.fabric.as_ref().filter(|_| is_alone) else {
+        let Some(interconnect) = self.env.local.interconnect.as_ref().filter(|_| is_alone) else {
             return;
         };
-        let outboxes = fabric.outboxes();
+        let outboxes = interconnect.outboxes();
         let is_alone = Arc::new(AtomicBool::new(true));
         let absent = Box::new(Absent(self.device.info()));
         self.device = Box::new(Sorting {

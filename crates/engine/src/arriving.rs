@@ -56,17 +56,17 @@ impl Engine {
             local,
             remote,
         };
-        let fabric = self.env.local.fabric.as_ref()?;
-        let slot = fabric.find_route(&flow);
-        (slot != fabric.own_slot()).then_some(usize::from(slot))
+        let interconnect = self.env.local.interconnect.as_ref()?;
+        let slot = interconnect.find_route(&flow);
+        (slot != interconnect.own_slot()).then_some(usize::from(slot))
     }
 
     fn next_head(&mut self, ends: (SocketAddr, SocketAddr), hops: u8) -> Option<PassingHead> {
-        let fabric = self.env.local.fabric.as_ref()?;
+        let interconnect = self.env.local.interconnect.as_ref()?;
         self.arriving.next_tag += 1;
         Some(PassingHead {
             hops,
-            tag: u64::from(fabric.own_slot()) << SLOT_SHIFT | self.arriving.next_tag,
+            tag: u64::from(interconnect.own_slot()) << SLOT_SHIFT | self.arriving.next_tag,
             local: ends.0,
             remote: ends.1,
         })
@@ -112,12 +112,12 @@ impl Engine {
     }
 
     fn post_all<'a>(&mut self, slot: usize, messages: impl Iterator<Item = InboxMessage<'a>>) {
-        let Some(fabric) = &self.env.local.fabric else {
+        let Some(interconnect) = &self.env.local.interconnect else {
             return;
         };
         let mut lost = 0;
         for message in messages {
-            lost += u64::from(!fabric.post_patiently(slot, &message));
+            lost += u64::from(!interconnect.post_patiently(slot, &message));
         }
         self.env.counters.local_lost += lost;
     }

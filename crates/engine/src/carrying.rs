@@ -13,7 +13,7 @@ use crate::client::{ClientId, Role, Socket};
 use crate::commands::Answer;
 use crate::effects::Fx;
 use crate::engine::Engine;
-use crate::local::Fabric;
+use crate::local::Interconnect;
 use crate::owners::{Deferred, Owner};
 
 /// Received bytes that go along at most.
@@ -201,8 +201,8 @@ impl Engine {
 
     /// The device's slot that this engine has.
     pub(crate) fn slot(&self) -> Option<u16> {
-        let fabric = self.env.local.fabric.as_ref();
-        fabric.map(Fabric::own_slot)
+        let interconnect = self.env.local.interconnect.as_ref();
+        interconnect.map(Interconnect::own_slot)
     }
 
     /// Frames of a connection that has come from another engine come here from now on.
@@ -246,13 +246,13 @@ impl Engine {
     /// Notes that the connection of [`Engine::carry_off`] is on the engine of `slot`.
     pub(crate) fn on_carried(&mut self, bytes: &[u8], slot: u16) {
         let ends = Carried::from_bytes(bytes).and_then(|it| it.image.endpoints());
-        let (Some(ends), Some(fabric)) = (ends, &self.env.local.fabric) else {
+        let (Some(ends), Some(interconnect)) = (ends, &self.env.local.interconnect) else {
             return;
         };
         for (link, frame) in self.env.departed.arrive(ends, slot) {
             let frame = &frame;
             let message = InboxMessage::Frame { link, frame };
-            let is_taken = fabric.post(usize::from(slot), &message);
+            let is_taken = interconnect.post(usize::from(slot), &message);
             self.env.counters.local_lost += u64::from(!is_taken);
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use slipstack_channel::{
-    EngineEnd, Limits, Reason, ReceiveRing, ReturnedRing, Seldom, SendSide, SockId, State,
+    EngineEnd, LazyBox, Limits, Reason, ReceiveRing, ReturnedRing, SendSide, SockId, State,
     Transport,
 };
 use slipstack_mem::Doorbell;
@@ -116,7 +116,7 @@ pub(crate) struct Socket {
     /// [`crate::owners::Deferred::TellSent`] is on its way.
     pub(crate) is_tell_due: bool,
     /// The parts that have come of a program that chooses sockets.
-    pub(crate) chooser: Seldom<Vec<u8>>,
+    pub(crate) chooser: LazyBox<Vec<u8>>,
     /// Datagrams that found no room.
     pub(crate) lost: u32,
     /// When bytes were last received.
@@ -145,7 +145,7 @@ impl Socket {
         listener: None,
         queue: None,
         is_tell_due: false,
-        chooser: Seldom::NONE,
+        chooser: LazyBox::NONE,
         lost: 0,
         received_at: Instant(0),
         step: STEP,

@@ -19,12 +19,12 @@ const LIFE_NS: u64 = 5_000_000_000;
 pub(crate) type Flow = (SocketAddr, SocketAddr);
 
 /// A frame that waits, with its link.
-pub(crate) type Held = (u16, Vec<u8>);
+pub(crate) type WaitingFrame = (u16, Vec<u8>);
 
 #[derive(Debug)]
-enum Place {
+enum Location {
     /// Not adopted by any engine yet.
-    Underway(Vec<Held>),
+    Underway(Vec<WaitingFrame>),
     Slot(u16),
 }
 
@@ -32,7 +32,7 @@ enum Place {
 struct Departure {
     flow: Flow,
     at: Instant,
-    place: Place,
+    place: Location,
 }
 
 /// Where a frame of such a connection goes.
@@ -61,7 +61,7 @@ impl Departed {
         self.flows.push_back(Departure {
             flow,
             at: now,
-            place: Place::Underway(Vec::new()),
+            place: Location::Underway(Vec::new()),
         });
     }
 
@@ -75,15 +75,15 @@ impl Departed {
         let is_fresh = |it: &&Departure| now.0.saturating_sub(it.at.0) < LIFE_NS;
         match found.filter(is_fresh).map(|it| &it.place) {
             None => FrameRoute::Unknown,
-            Some(Place::Underway(_)) => FrameRoute::Wait,
-            Some(Place::Slot(slot)) => FrameRoute::Slot(*slot),
+            Some(Location::Underway(_)) => FrameRoute::Wait,
+            Some(Location::Slot(slot)) => FrameRoute::Slot(*slot),
         }
     }
 
     /// Keeps a frame of a connection that is under way.
-    pub(crate) fn hold(&mut self, flow: Flow, frame: Held) {
+    pub(crate) fn hold(&mut self, flow: Flow, frame: WaitingFrame) {
         let found = self.flows.iter_mut().find(|it| it.flow == flow);
-        if let Some(Place::Underway(held)) = found.map(|it| &mut it.place)
+        if let Some(Location::Underway(held)) = found.map(|it| &mut it.place)
             && held.len() < HELD_MAX
         {
             held.push(frame);
@@ -91,20 +91,20 @@ impl Departed {
     }
 
     /// It is on the engine of `slot` now. The frames that have waited.
-    pub(crate) fn arrive(&mut self, flow: Flow, slot: u16) -> Vec<Held> {
+    pub(crate) fn arrive(&mut self, flow: Flow, slot: u16) -> Vec<WaitingFrame> {
         let found = self.flows.iter_mut().find(|it| it.flow == flow);
-        match found.map(|it| std::mem::replace(&mut it.place, Place::Slot(slot))) {
-            Some(Place::Underway(held)) => held,
-            Some(Place::Slot(_)) | None => Vec::new(),
+        match found.map(|it| std::mem::replace(&mut it.place, Location::Slot(slot))) {
+            Some(Location::Underway(held)) => held,
+            Some(Location::Slot(_)) | None => Vec::new(),
         }
     }
 
     /// It is back here. The frames that have waited.
-    pub(crate) fn come_back(&mut self, flow: Flow) -> Vec<Held> {
+    pub(crate) fn come_back(&mut self, flow: Flow) -> Vec<WaitingFrame> {
         let at = self.flows.iter().position(|it| it.flow == flow);
         match at.and_then(|at| self.flows.remove(at)).map(|it| it.place) {
-            Some(Place::Underway(held)) => held,
-            Some(Place::Slot(_)) | None => Vec::new(),
+            Some(Location::Underway(held)) => held,
+            Some(Location::Slot(_)) | None => Vec::new(),
         }
     }
 }

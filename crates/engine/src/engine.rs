@@ -20,7 +20,7 @@ use crate::filtering::HeldFilter;
 use crate::frames::FrameQueue;
 use crate::inquiry::pending::PendingInquiry;
 use crate::load::Load;
-use crate::local::{Fabric, Local};
+use crate::local::{Interconnect, Local};
 use crate::owners::{Deferred, Flows, Offers, Owners};
 use crate::partial::Arriving;
 use crate::stats::EngineCounters;
@@ -48,7 +48,7 @@ pub struct Setup {
     /// Region whose flow directory lists this engine's flows: the channel's own in-process, one of
     /// its own in an instance.
     pub directory: Option<Region>,
-    pub fabric: Option<Fabric>,
+    pub interconnect: Option<Interconnect>,
     pub ports: Option<Box<dyn PortAuthority>>,
     pub neighbours: Option<Box<dyn NeighbourTable>>,
 }
@@ -145,7 +145,7 @@ impl Engine {
             udps: Owners::default(),
             flows: Flows::new(directory),
             queue: FrameQueue::default(),
-            local: Local::new(setup.fabric),
+            local: Local::new(setup.interconnect),
             departed: Departed::default(),
             offers: Offers::default(),
             deferred: Vec::new(),
@@ -293,8 +293,8 @@ impl Engine {
     }
 
     fn receive_inbox(&mut self, now: Instant) -> bool {
-        match &self.env.local.fabric {
-            Some(fabric) if fabric.has_frames() => self.take_inbox(now),
+        match &self.env.local.interconnect {
+            Some(interconnect) if interconnect.has_frames() => self.take_inbox(now),
             _ => false,
         }
     }
@@ -308,10 +308,10 @@ impl Engine {
         frame.resize(MpscInbox::FRAME_MAX, 0);
         let mut frames = 0;
         while frames < INBOX_BUDGET {
-            let Some(fabric) = &mut self.env.local.fabric else {
+            let Some(interconnect) = &mut self.env.local.interconnect else {
                 break;
             };
-            let Some(len) = fabric.reader().pop(now.0, &mut frame) else {
+            let Some(len) = interconnect.reader().pop(now.0, &mut frame) else {
                 break;
             };
             frames += 1;

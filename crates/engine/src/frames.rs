@@ -10,7 +10,7 @@ const QUEUE_LEN_MAX: usize = 4096;
 
 /// Payload of a waiting frame.
 #[derive(Clone, Copy, Debug)]
-enum Held {
+enum QueuedPayload {
     None,
     /// In the queue's bytes, behind the header.
     Inline(usize),
@@ -25,7 +25,7 @@ enum Held {
 struct Entry {
     start: usize,
     header_len: usize,
-    payload: Held,
+    payload: QueuedPayload,
     offload: TxOffload,
 }
 
@@ -45,12 +45,12 @@ impl FrameQueue {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(frame.header);
         let payload = match frame.payload {
-            Payload::None => Held::None,
+            Payload::None => QueuedPayload::None,
             Payload::Inline(bytes) => {
                 self.bytes.extend_from_slice(bytes);
-                Held::Inline(bytes.len())
+                QueuedPayload::Inline(bytes.len())
             }
-            Payload::Stream { conn, offset, len } => Held::Stream { conn, offset, len },
+            Payload::Stream { conn, offset, len } => QueuedPayload::Stream { conn, offset, len },
         };
         self.entries.push(Entry {
             start,
@@ -72,9 +72,13 @@ impl FrameQueue {
         for entry in self.entries.drain(..) {
             let header_end = entry.start + entry.header_len;
             let payload = match entry.payload {
-                Held::None => Payload::None,
-                Held::Inline(len) => Payload::Inline(&self.bytes[header_end..header_end + len]),
-                Held::Stream { conn, offset, len } => Payload::Stream { conn, offset, len },
+                QueuedPayload::None => Payload::None,
+                QueuedPayload::Inline(len) => {
+                    Payload::Inline(&self.bytes[header_end..header_end + len])
+                }
+                QueuedPayload::Stream { conn, offset, len } => {
+                    Payload::Stream { conn, offset, len }
+                }
             };
             send(&FrameOut {
                 header: &self.bytes[entry.start..header_end],

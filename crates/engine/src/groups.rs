@@ -12,17 +12,17 @@ impl Environment {
     /// The keeper answers queriers for all engines of the device. A lost message is repeated.
     #[cold]
     pub(crate) fn tell_group(&mut self, (group, link): (IpAddr, u16), filter: &GroupFilter) {
-        let Some(fabric) = &self.local.fabric else {
+        let Some(interconnect) = &self.local.interconnect else {
             return;
         };
         let message = InboxMessage::Group(SlotGroup {
-            slot: fabric.own_slot(),
+            slot: interconnect.own_slot(),
             group,
             link,
             is_exclude: filter.is_exclude,
             sources: filter.sources.clone(),
         });
-        if !fabric.post(KEEPER, &message) {
+        if !interconnect.post(KEEPER, &message) {
             self.counters.local_lost += 1;
         }
     }

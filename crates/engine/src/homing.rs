@@ -126,7 +126,7 @@ mod tests {
             },
             device: Box::new(Queue(Arc::clone(answers))),
             directory: None,
-            fabric: None,
+            interconnect: None,
             ports: None,
             neighbours: None,
         };

@@ -55,7 +55,7 @@ pub use engine::{Engine, Setup, Turn};
 pub use filtering::HeldFilter;
 pub use inprocess::InProcess;
 pub use inquiry::answer_of_stack;
-pub use local::Fabric;
+pub use local::Interconnect;
 pub use remote::Remote;
 pub use slipstack_stack::{
     Congestion, EcnMode, FastOpenConfig, Instant, MtuProbing, NeighbourConfig, NetworkState,

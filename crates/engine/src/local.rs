@@ -26,7 +26,7 @@ const MOVING_NS: u64 = 2_000_000_000;
 
 /// The connections between the engines of one device.
 #[derive(Debug)]
-pub struct Fabric {
+pub struct Interconnect {
     own_slot: u16,
     inboxes: Vec<MpscInbox>,
     bells: Vec<Doorbell>,
@@ -69,7 +69,7 @@ fn wake(inbox: &MpscInbox, bell: &Doorbell) {
     }
 }
 
-impl Fabric {
+impl Interconnect {
     /// `region` holds an inbox of [`INBOX_BYTES`] per slot; `bells` are the slots' doorbells in
     /// order. `None` when the region is too short for the slots.
     pub fn new(
@@ -77,12 +77,12 @@ impl Fabric {
         region: &Region,
         bells: Vec<Doorbell>,
         steering: Steering,
-    ) -> Option<Fabric> {
+    ) -> Option<Interconnect> {
         let inboxes = (0..bells.len())
             .map(|slot| MpscInbox::new(region, slot * INBOX_BYTES, INBOX_CELLS))
             .collect::<Option<Vec<_>>>()?;
         let own = inboxes.get(usize::from(own_slot))?.clone();
-        Some(Fabric {
+        Some(Interconnect {
             own_slot,
             inboxes,
             bells,
@@ -179,8 +179,8 @@ impl Fabric {
         taken
     }
 
-    /// As [`Fabric::post`], for a message that must not be lost: an owner without room is given a
-    /// moment.
+    /// As [`Interconnect::post`], for a message that must not be lost: an owner without room is
+    /// given a moment.
     pub(crate) fn post_patiently(&self, slot: usize, message: &InboxMessage<'_>) -> bool {
         for _ in 0..PATIENCE {
             if self.post(slot, message) {
@@ -237,7 +237,7 @@ pub(crate) struct Taken {
 /// Local frames of one engine.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
-    pub(crate) fabric: Option<Fabric>,
+    pub(crate) interconnect: Option<Interconnect>,
     /// Each with the link that it comes by.
     waiting: VecDeque<(u16, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
@@ -250,43 +250,43 @@ impl Local {
     /// Returns whether datagrams to a leased port arrive here: another program may have claimed it.
     pub(crate) fn has_datagrams(&self, port: u16) -> bool {
         let is_own =
-            |it: &Fabric| it.steering.port(Transport::Udp, port) == Port::Slot(it.own_slot);
-        self.fabric.as_ref().is_none_or(is_own)
+            |it: &Interconnect| it.steering.port(Transport::Udp, port) == Port::Slot(it.own_slot);
+        self.interconnect.as_ref().is_none_or(is_own)
     }
 
     /// Returns whether a connection from a leased port would get its answers: another program may
     /// have claimed the port, or have a connection between these two ends.
     pub(crate) fn has_flow(&self, local: SocketAddr, remote: SocketAddr) -> bool {
-        let is_own = |it: &Fabric| {
+        let is_own = |it: &Interconnect| {
             it.steering.port(Transport::Tcp, local.port()) == Port::Slot(it.own_slot)
                 && it.steering.find_slot(Transport::Tcp, local, remote) == it.own_slot
         };
-        self.fabric.as_ref().is_none_or(is_own)
+        self.interconnect.as_ref().is_none_or(is_own)
     }
 
     /// Returns whether another engine has a connection between these two ends, which the steering
     /// names.
     pub(crate) fn is_on_other_engine(&self, local: SocketAddr, remote: SocketAddr) -> bool {
-        let Some(fabric) = &self.fabric else {
+        let Some(interconnect) = &self.interconnect else {
             return false;
         };
-        let found = fabric
+        let found = interconnect
             .steering
             .find_exception(Transport::Tcp, local, remote);
-        found.is_some_and(|slot| slot != 0 && slot != fabric.own_slot)
+        found.is_some_and(|slot| slot != 0 && slot != interconnect.own_slot)
     }
 
     /// The slots that get this frame, as bits; 0: it is ours alone.
     fn find_slots(&mut self, frame: &[u8]) -> SlotSet {
-        let Some(fabric) = &self.fabric else {
+        let Some(interconnect) = &self.interconnect else {
             return 0;
         };
         if let Some(parsed) = FrameFlow::parse(frame) {
-            return fabric.find_slots_of(&flow_of(&parsed), parsed.is_to_group(frame));
+            return interconnect.find_slots_of(&flow_of(&parsed), parsed.is_to_group(frame));
         }
         if let Some(quoted) = FrameFlow::parse_quoted(frame) {
             // An error about a packet of another engine.
-            return fabric.find_slots_of(&quoted_flow(&quoted), false);
+            return interconnect.find_slots_of(&quoted_flow(&quoted), false);
         }
         match FrameFragment::parse(frame) {
             Some(FrameFragment::First(id, number, src, dst)) => {
@@ -295,7 +295,7 @@ impl Local {
                     local: dst,
                     remote: src,
                 };
-                let slots = fabric.find_slots_of(&flow, is_group_frame(frame));
+                let slots = interconnect.find_slots_of(&flow, is_group_frame(frame));
                 self.trail = Some((id, slots));
                 slots
             }
@@ -310,14 +310,14 @@ impl Local {
     /// Puts a frame into the inboxes of these slots but our own: how many took it and how many had
     /// no room.
     fn post(&self, slots: SlotSet, (link, frame): (u16, &[u8])) -> (u64, u64) {
-        let Some(fabric) = &self.fabric else {
+        let Some(interconnect) = &self.interconnect else {
             return (0, 0);
         };
-        let mut left = slots & !fabric.own_bit();
+        let mut left = slots & !interconnect.own_bit();
         let (mut taken, mut lost) = (0, 0);
         while left != 0 {
             let slot = left.trailing_zeros() as usize;
-            let is_taken = fabric.post(slot, &InboxMessage::Frame { link, frame });
+            let is_taken = interconnect.post(slot, &InboxMessage::Frame { link, frame });
             left &= left - 1;
             taken += u64::from(is_taken);
             lost += u64::from(!is_taken);
@@ -327,13 +327,13 @@ impl Local {
 
     /// Returns whether a frame for these slots is for this stack too.
     fn is_ours(&self, slots: SlotSet) -> bool {
-        let fabric = self.fabric.as_ref();
-        slots == 0 || fabric.is_none_or(|fabric| slots & fabric.own_bit() != 0)
+        let interconnect = self.interconnect.as_ref();
+        slots == 0 || interconnect.is_none_or(|interconnect| slots & interconnect.own_bit() != 0)
     }
 
-    pub(crate) fn new(fabric: Option<Fabric>) -> Local {
+    pub(crate) fn new(interconnect: Option<Interconnect>) -> Local {
         Local {
-            fabric,
+            interconnect,
             ..Local::default()
         }
     }
@@ -377,15 +377,15 @@ impl Local {
         header: &[u8],
         payload: [RawSlice<'_>; 2],
     ) -> Option<Taken> {
-        let fabric = self.fabric.as_ref()?;
+        let interconnect = self.interconnect.as_ref()?;
         let flow = flow_of(&FrameFlow::parse_headers(header)?);
-        let slot = fabric
+        let slot = interconnect
             .steering
             .find_slot(flow.proto, flow.local, flow.remote);
-        if slot == fabric.own_slot {
+        if slot == interconnect.own_slot {
             return None;
         }
-        let is_posted = fabric.post_stream(usize::from(slot), link, header, payload);
+        let is_posted = interconnect.post_stream(usize::from(slot), link, header, payload);
         Some(Taken {
             posted: u64::from(is_posted),
             lost: u64::from(!is_posted),
@@ -399,24 +399,28 @@ impl Local {
     }
 
     pub(crate) fn has_work(&self) -> bool {
-        !self.waiting.is_empty() || self.fabric.as_ref().is_some_and(Fabric::has_frames)
+        !self.waiting.is_empty()
+            || self
+                .interconnect
+                .as_ref()
+                .is_some_and(Interconnect::has_frames)
     }
 
     /// Shows the keeper that the engine runs.
     #[inline]
     pub(crate) fn beat(&self) {
-        if let Some(fabric) = &self.fabric {
-            fabric.reader.beat();
+        if let Some(interconnect) = &self.interconnect {
+            interconnect.reader.beat();
         }
     }
 
     /// Announces sleep to other engines; returns `false` if a frame arrived meanwhile.
     pub(crate) fn set_sleeping(&self, sleeping: bool) {
-        if let Some(fabric) = &self.fabric {
+        if let Some(interconnect) = &self.interconnect {
             if sleeping {
-                fabric.reader.prepare_sleep();
+                interconnect.reader.prepare_sleep();
             } else {
-                fabric.reader.finish_sleep();
+                interconnect.reader.finish_sleep();
             }
         }
     }

@@ -59,7 +59,7 @@ impl Engine {
     /// completed, and SYNs are sent on to the listener that has the flow now. Returns the completed
     /// connections, with their received data.
     pub(crate) fn drain(&mut self, listener: ListenerId, port: u16) -> Vec<Completed> {
-        if self.env.local.fabric.is_none() {
+        if self.env.local.interconnect.is_none() {
             return Vec::new();
         }
         self.env.drained = Some(Drained::new(listener));
@@ -81,14 +81,14 @@ impl Engine {
             stack, device, env, ..
         } = self;
         device.rx(DRAIN_BUDGET, &mut |frame: &[u8], meta: RxMeta| {
-            let fabric = env.local.fabric.as_ref();
-            let taker = fabric.and_then(|fabric| {
-                let slot = fabric.find_taker(&syn_to(frame, port)?)?;
-                Some((fabric, slot))
+            let interconnect = env.local.interconnect.as_ref();
+            let taker = interconnect.and_then(|interconnect| {
+                let slot = interconnect.find_taker(&syn_to(frame, port)?)?;
+                Some((interconnect, slot))
             });
-            if let Some((fabric, slot)) = taker {
+            if let Some((interconnect, slot)) = taker {
                 let link = meta.link;
-                let is_taken = fabric.post(slot, &InboxMessage::Frame { link, frame });
+                let is_taken = interconnect.post(slot, &InboxMessage::Frame { link, frame });
                 env.counters.local_lost += u64::from(!is_taken);
                 return;
             }

@@ -25,12 +25,12 @@ impl Environment {
     /// Hands a segment to the keeper. `false`: there is none, it is to be answered here.
     #[cold]
     pub(crate) fn send_stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
-        let Some(fabric) = &self.local.fabric else {
+        let Some(interconnect) = &self.local.interconnect else {
             return false;
         };
         // A reset that comes late is common, and nothing is lost with it but while flows move.
         let is_rst = segment.get(FLAGS_AT).is_some_and(|flags| flags & RST != 0);
-        if is_rst && !fabric.is_moving(self.now.0) && self.departed.is_empty() {
+        if is_rst && !interconnect.is_moving(self.now.0) && self.departed.is_empty() {
             return false;
         }
         let Some(frame) = stray_frame(ip, segment, self.mac) else {
@@ -48,17 +48,17 @@ impl Environment {
                         link: ip.link,
                         frame: &frame,
                     };
-                    let is_taken = fabric.post(usize::from(slot), &message);
+                    let is_taken = interconnect.post(usize::from(slot), &message);
                     self.counters.local_lost += u64::from(!is_taken);
                     return true;
                 }
             }
         }
-        let (slot, link) = (fabric.own_slot(), ip.link);
+        let (slot, link) = (interconnect.own_slot(), ip.link);
         let frame = &frame;
         self.counters.strays += 1;
         // If the keeper has no room the frame is lost, as on a wire; its owner was not asked.
-        if !fabric.post(KEEPER, &InboxMessage::Stray { slot, link, frame }) {
+        if !interconnect.post(KEEPER, &InboxMessage::Stray { slot, link, frame }) {
             self.counters.local_lost += 1;
         }
         true
@@ -68,14 +68,14 @@ impl Environment {
     /// is no keeper, and the sender gets an ICMP error.
     #[cold]
     pub(crate) fn send_stray_datagram(&mut self, datagram: &DatagramIn<'_>) -> bool {
-        let Some(fabric) = &self.local.fabric else {
+        let Some(interconnect) = &self.local.interconnect else {
             return false;
         };
-        let (slot, link) = (fabric.own_slot(), datagram.link);
+        let (slot, link) = (interconnect.own_slot(), datagram.link);
         for frame in slipstack_stack::datagram_frames(datagram, Ends::new([0; 6], self.mac)) {
             let frame = &frame;
             self.counters.strays += 1;
-            if !fabric.post(KEEPER, &InboxMessage::Stray { slot, link, frame }) {
+            if !interconnect.post(KEEPER, &InboxMessage::Stray { slot, link, frame }) {
                 self.counters.local_lost += 1;
             }
         }
@@ -92,11 +92,11 @@ impl Environment {
         member: Member,
         datagram: &DatagramIn<'_>,
     ) -> bool {
-        let Some(fabric) = &self.local.fabric else {
+        let Some(interconnect) = &self.local.interconnect else {
             return false;
         };
         let slot = usize::from(member.slot);
-        if slot == KEEPER || member.slot == fabric.own_slot() {
+        if slot == KEEPER || member.slot == interconnect.own_slot() {
             return false;
         }
         for frame in slipstack_stack::datagram_frames(datagram, Ends::new([0; 6], self.mac)) {
@@ -105,7 +105,7 @@ impl Environment {
                 rank: member.rank,
                 frame: &frame,
             };
-            if !fabric.post(slot, &message) {
+            if !interconnect.post(slot, &message) {
                 self.counters.local_lost += 1;
             }
         }

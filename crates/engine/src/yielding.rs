@@ -140,8 +140,8 @@ impl Engine {
         if self.env.listeners_on(port).any(is_keen) {
             return Some(Yields::Here);
         }
-        let fabric = self.env.local.fabric.as_ref()?;
-        if !fabric.is_shared(port) {
+        let interconnect = self.env.local.interconnect.as_ref()?;
+        if !interconnect.is_shared(port) {
             return None;
         }
         let ports = self.ports.as_ref().filter(|_| bound.is_announced)?;

@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 const NEVER: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Deadline {
     due: u64,
     /// The time of its newest entry in the heap.
     filed: u64,
@@ -19,7 +19,7 @@ struct Place {
 /// Deadlines by index.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    places: Vec<Place>,
+    places: Vec<Deadline>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
 }
 
@@ -27,7 +27,7 @@ impl Timers {
     pub(crate) fn set(&mut self, index: u32, due: u64) {
         let at = index as usize;
         if self.places.len() <= at {
-            let empty = Place {
+            let empty = Deadline {
                 due: NEVER,
                 filed: NEVER,
             };

@@ -10,7 +10,7 @@ use slipstack_stack::{
 };
 
 use crate::gso;
-use crate::machine::{FrameSource, Inbox, Message, Place};
+use crate::machine::{FrameSource, Inbox, Message, Participant};
 use crate::second_port;
 use crate::streams::Streams;
 
@@ -59,7 +59,7 @@ pub struct HostEffects {
     /// Share of stores that find no room, in hundredths of a percent.
     pub refusal: u32,
     /// The surroundings of a stack that shares its address with others.
-    pub place: Option<Place>,
+    pub place: Option<Participant>,
     /// Messages to other slots, which leave at the end of the turn.
     pub outbox: Vec<(u16, Message)>,
     /// Segments that were left to others, and those of them that were put into an outbox.
@@ -158,7 +158,7 @@ impl Host {
     /// When a keeper has something to do of its own accord.
     pub fn keeper_deadline(&self) -> Option<Instant> {
         match &self.fx.place {
-            Some(Place::Keeper(keeper)) => keeper.next_deadline(),
+            Some(Participant::Keeper(keeper)) => keeper.next_deadline(),
             _ => None,
         }
     }
@@ -280,8 +280,10 @@ impl HostEffects {
 
     fn set_coming(&mut self, coming: Option<FrameSource>) {
         match &mut self.place {
-            Some(Place::Keeper(keeper)) => keeper.coming = coming,
-            Some(Place::Engine(engine)) => engine.now = coming.map_or(engine.now, |it| it.now),
+            Some(Participant::Keeper(keeper)) => keeper.coming = coming,
+            Some(Participant::Engine(engine)) => {
+                engine.now = coming.map_or(engine.now, |it| it.now)
+            }
             None => {}
         }
     }
@@ -431,7 +433,7 @@ impl Effects for HostEffects {
 
     fn find_neighbour(&self, ip: IpAddr) -> Option<[u8; 6]> {
         match &self.place {
-            Some(Place::Engine(engine)) => engine.neighbours.get(&ip).copied(),
+            Some(Participant::Engine(engine)) => engine.neighbours.get(&ip).copied(),
             _ => None,
         }
     }
@@ -439,8 +441,8 @@ impl Effects for HostEffects {
     fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
         let message = match &mut self.place {
             None => None,
-            Some(Place::Engine(engine)) => engine.stray(ip, segment).map(Some),
-            Some(Place::Keeper(keeper)) => keeper.stray(ip, segment),
+            Some(Participant::Engine(engine)) => engine.stray(ip, segment).map(Some),
+            Some(Participant::Keeper(keeper)) => keeper.stray(ip, segment),
         };
         let Some(message) = message else {
             return false;

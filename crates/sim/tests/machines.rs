@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_sim::host::{Departure, Host};
-use slipstack_sim::machine::Place;
+use slipstack_sim::machine::Participant;
 use slipstack_sim::network::Network;
 use slipstack_sim::program::Task;
 use slipstack_sim::world::{Ending, Way};
@@ -339,7 +339,7 @@ fn a_segment_of_an_unknown_flow_is_reset_where_a_stack_is_alone() {
     assert!(world.hosts[place.0].fx.stray(&meta, &segment));
     assert!(matches!(
         world.hosts[place.0].fx.place,
-        Some(Place::Engine(_))
+        Some(Participant::Engine(_))
     ));
 }
 

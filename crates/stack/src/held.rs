@@ -11,7 +11,7 @@ use crate::network_layer::{HEADER_MAX, transmit};
 
 /// A frame that waits for its neighbour's address.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldFrame {
     header: [u8; HEADER_MAX],
     header_len: u8,
     payload: HeldPayload,
@@ -25,7 +25,7 @@ enum HeldPayload {
     Stream { conn: ConnId, offset: u64, len: u32 },
 }
 
-impl Held {
+impl HeldFrame {
     pub fn new(frame: &FrameOut<'_>) -> Self {
         let mut header = [0; HEADER_MAX];
         header[..frame.header.len()].copy_from_slice(frame.header);

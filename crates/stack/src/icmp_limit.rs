@@ -29,11 +29,11 @@ pub(crate) struct IcmpLimit {
 #[derive(Debug)]
 struct Shares {
     key: SipKey,
-    places: [Place; PLACES],
+    places: [Bucket; PLACES],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct Bucket {
     hash: u64,
     /// The errors sent so far would be paid for at this time, one an interval.
     paid_at: u64,
@@ -58,14 +58,14 @@ impl IcmpLimit {
         let shares = self.shares.get_or_insert_with(|| {
             Box::new(Shares {
                 key: rng.sip_key(),
-                places: [Place::default(); PLACES],
+                places: [Bucket::default(); PLACES],
             })
         });
         let bits = bound::bits(dst);
         let hash = shares.key.hash_words([bits as u64, (bits >> 64) as u64]);
         let place = &mut shares.places[hash as usize % PLACES];
         if place.hash != hash {
-            *place = Place { hash, paid_at: 0 };
+            *place = Bucket { hash, paid_at: 0 };
         }
         let paid_at = place.paid_at.max(now.0) + interval_ns;
         if paid_at - now.0 > BURST * interval_ns {

@@ -26,7 +26,7 @@ use slipstack_wire::zone::zoned_ip;
 use crate::config::NeighbourConfig;
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, FrameOut, Payload};
-use crate::held::Held;
+use crate::held::HeldFrame;
 use crate::ndp::{Sender, send_solicitation};
 use crate::network_layer::{Macs, transmit};
 use crate::rng::SipKey;
@@ -86,7 +86,7 @@ pub(crate) enum Confidence {
 struct Entry {
     ip: IpAddr,
     state: State,
-    held: VecDeque<Held>,
+    held: VecDeque<HeldFrame>,
     last_used: Instant,
     /// The source address of our requests, and the link that they go to.
     source: IpAddr,
@@ -122,7 +122,7 @@ impl State {
 #[derive(Debug, Default)]
 pub(crate) struct GivenUp {
     pub neighbours: Vec<IpAddr>,
-    pub frames: Vec<(IpAddr, Held)>,
+    pub frames: Vec<(IpAddr, HeldFrame)>,
 }
 
 /// Lifetime of a neighbour's answer, and the interval of requests.
@@ -334,7 +334,7 @@ impl Neighbours {
     }
 
     /// Keeps a frame until its neighbour answers; a full queue loses its oldest frame.
-    pub fn hold(&mut self, ip: IpAddr, frame: Held, counters: &mut Counters) {
+    pub fn hold(&mut self, ip: IpAddr, frame: HeldFrame, counters: &mut Counters) {
         let hash = hash(&self.key, ip);
         let Some(entry) = self.entries.find_mut(hash, |entry| entry.ip == ip) else {
             counters.bump(Counter::DropNeighbourQueue);

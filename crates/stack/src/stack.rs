@@ -19,7 +19,7 @@ use crate::effects::{DatagramOut, Effects, RxChecksum, RxMeta};
 use crate::error::SocketError;
 use crate::fib::Fib;
 use crate::groups::{Asker, GroupFilter};
-use crate::held::Held;
+use crate::held::HeldFrame;
 use crate::icmp;
 use crate::icmp_limit::IcmpLimit;
 use crate::icmpv6;
@@ -386,7 +386,7 @@ impl Stack {
 }
 
 /// Returns the error that a router would send about a frame whose neighbour does not answer.
-fn report_of(frame: &Held, link: LinkId) -> Option<Report<'_>> {
+fn report_of(frame: &HeldFrame, link: LinkId) -> Option<Report<'_>> {
     let (header, bytes) = EthernetHeader::parse(frame.header())?;
     let is_v6 = header.ethertype == EtherType::IPV6;
     let cause = PathCause::HostUnreachable;

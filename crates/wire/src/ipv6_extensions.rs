@@ -94,7 +94,7 @@ pub const fn is_extension(next_header: u8) -> bool {
 
 /// Walks the extension headers of a packet whose fixed header names `next_header`.
 pub fn walk(next_header: u8, payload: &[u8]) -> Result<Walked<'_>, Refused> {
-    let mut at = Place {
+    let mut at = HeaderPosition {
         next_header,
         named_at: NEXT_HEADER_AT,
         offset: HEADER_LEN,
@@ -140,15 +140,15 @@ pub fn walk(next_header: u8, payload: &[u8]) -> Result<Walked<'_>, Refused> {
 
 /// The position of a header.
 #[derive(Clone, Copy)]
-struct Place {
+struct HeaderPosition {
     next_header: u8,
     named_at: usize,
     offset: usize,
 }
 
-impl Place {
-    fn after(self, next_header: u8, len: usize) -> Place {
-        Place {
+impl HeaderPosition {
+    fn after(self, next_header: u8, len: usize) -> HeaderPosition {
+        HeaderPosition {
             next_header,
             named_at: self.offset,
             offset: self.offset + len,
@@ -193,7 +193,10 @@ pub const fn fragment_header(
     [next_header, 0, high, low, a, b, c, d]
 }
 
-fn parse_fragment<'a>(bytes: &'a [u8], at: &Place) -> Result<(Fragment<'a>, &'a [u8]), Refused> {
+fn parse_fragment<'a>(
+    bytes: &'a [u8],
+    at: &HeaderPosition,
+) -> Result<(Fragment<'a>, &'a [u8]), Refused> {
     let (header, after) = bytes
         .split_first_chunk::<FRAGMENT_LEN>()
         .ok_or(Refused::Malformed)?;
@@ -225,7 +228,7 @@ const PAYLOAD_LEN_AT: u32 = 4;
 
 /// RFC 8200 4.4: a routing header of an unknown type is skipped when it is used up. Type 0 is
 /// obsolete (RFC 5095).
-fn check_routing(header: &[u8], at: &Place) -> Result<(), Refused> {
+fn check_routing(header: &[u8], at: &HeaderPosition) -> Result<(), Refused> {
     match header[3] {
         0 => Ok(()),
         _ => Err(at.wrong(2)),
@@ -234,7 +237,7 @@ fn check_routing(header: &[u8], at: &Place) -> Result<(), Refused> {
 
 /// RFC 8200 4.2. No option has a meaning for us; the type of an unknown one gives the required
 /// action.
-fn check_options(header: &[u8], at: &Place) -> Result<(), Refused> {
+fn check_options(header: &[u8], at: &HeaderPosition) -> Result<(), Refused> {
     let (mut offset, mut count, mut padding) = (2, 0, 0);
     while let Some(&kind) = header.get(offset) {
         let len = match kind {

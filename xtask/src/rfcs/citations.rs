@@ -29,7 +29,7 @@ const DEVIATION: &str = r"DEVIATION(?:\(([^)]*)\):| from (\w+),) (.*)";
 const TEST_MODULE: &str = r"#\[cfg\(test\)\]\s+mod \w+ \{";
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Location {
     pub file: String,
     pub is_test: bool,
 }
@@ -46,7 +46,7 @@ pub struct Deviation {
 #[derive(Default)]
 pub struct Citations {
     /// A citation without a section stands under `None`.
-    places: BTreeMap<u32, BTreeMap<Option<Section>, Vec<Place>>>,
+    places: BTreeMap<u32, BTreeMap<Option<Section>, Vec<Location>>>,
     pub deviations: Vec<Deviation>,
 }
 
@@ -145,7 +145,7 @@ impl Citations {
     fn note(&mut self, number: u32, section: Option<Section>, file: &str, is_test: bool) {
         let places = self.places.entry(number).or_default();
         let places = places.entry(section).or_default();
-        let place = Place {
+        let place = Location {
             file: file.to_owned(),
             is_test,
         };
@@ -170,7 +170,11 @@ impl Citations {
     }
 
     /// The places that cite a section or a part of it.
-    pub fn of<'a>(&'a self, number: u32, section: &'a Section) -> impl Iterator<Item = &'a Place> {
+    pub fn of<'a>(
+        &'a self,
+        number: u32,
+        section: &'a Section,
+    ) -> impl Iterator<Item = &'a Location> {
         self.places
             .get(&number)
             .into_iter()
@@ -206,7 +210,7 @@ impl Citations {
     }
 
     /// The places that cite the document as a whole.
-    pub fn of_document(&self, number: u32) -> impl Iterator<Item = &Place> {
+    pub fn of_document(&self, number: u32) -> impl Iterator<Item = &Location> {
         self.places
             .get(&number)
             .and_then(|of_rfc| of_rfc.get(&None))

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::citations::{Citations, Place};
+use super::citations::{Citations, Location};
 use super::table::{Rfc, Section};
 
 const HEAD: &str = "# RFCs
@@ -102,7 +102,7 @@ fn others(page: &mut String, citations: &Citations) {
 }
 
 /// Returns the files of the places, each once, without their common prefix.
-fn files<'a>(places: impl Iterator<Item = &'a Place>, is_test: Option<bool>) -> String {
+fn files<'a>(places: impl Iterator<Item = &'a Location>, is_test: Option<bool>) -> String {
     let names: BTreeSet<_> = places
         .filter(|place| is_test.is_none_or(|is_test| place.is_test == is_test))
         .map(|place| short(&place.file))

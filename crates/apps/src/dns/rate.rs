@@ -36,7 +36,7 @@ pub enum Verdict {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct Bucket {
     print: u32,
     /// Responses beyond the rate, for `slip`.
     beyond: u32,
@@ -50,7 +50,7 @@ struct Place {
 pub struct Limiter {
     rate: Rate,
     hasher: Hasher,
-    places: Box<[Place]>,
+    places: Box<[Bucket]>,
 }
 
 impl Limiter {
@@ -59,7 +59,7 @@ impl Limiter {
         Limiter {
             rate,
             hasher: Hasher::new(seed),
-            places: vec![Place::default(); places].into(),
+            places: vec![Bucket::default(); places].into(),
         }
     }
 
@@ -82,7 +82,7 @@ impl Limiter {
         let full = u64::from(self.rate.per_second) * BURST_MS;
         let place = &mut self.places[hash as usize & (PLACES - 1)];
         if place.print != print || place.at == 0 {
-            *place = Place {
+            *place = Bucket {
                 print,
                 beyond: 0,
                 at: now_ms,

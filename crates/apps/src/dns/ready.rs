@@ -15,7 +15,7 @@ const KEY_MAX: usize = NAME_MAX + 4 + 3;
 
 /// A cached answer: its key and its bytes are contiguous.
 #[derive(Debug)]
-struct Place {
+struct CachedAnswer {
     hash: u64,
     key_len: u16,
     rcode: u8,
@@ -36,7 +36,7 @@ pub struct Hit<'a> {
 /// See the module.
 #[derive(Debug)]
 pub struct Ready {
-    places: Vec<Option<Place>>,
+    places: Vec<Option<CachedAnswer>>,
     hasher: Hasher,
     /// The key of [`Ready::look_for`], and its hash.
     key: [u8; KEY_MAX],
@@ -103,7 +103,7 @@ impl Ready {
             self.places.resize_with(PLACES, || None);
         }
         let key = &self.key[..self.key_len];
-        self.places[self.hash as usize & (PLACES - 1)] = Some(Place {
+        self.places[self.hash as usize & (PLACES - 1)] = Some(CachedAnswer {
             hash: self.hash,
             key_len: self.key_len as u16,
             rcode: rendered.rcode,

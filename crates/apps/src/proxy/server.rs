@@ -78,7 +78,7 @@ pub(super) enum Side {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(super) struct ConnectionRole {
     pub(super) side: Side,
     /// The backend at the other end of the connection.
     pub(super) backend: Option<usize>,
@@ -100,7 +100,7 @@ pub struct Proxy {
     pub(super) options: ProxyOptions,
     pub(super) backends: Backends,
     /// By the connections' index.
-    places: Vec<Place>,
+    places: Vec<ConnectionRole>,
     attempts: HashMap<u64, Attempt>,
     next_tag: u64,
 }
@@ -117,9 +117,10 @@ impl Proxy {
         }
     }
 
-    pub(super) fn place(&mut self, id: ConnectionId) -> &mut Place {
+    pub(super) fn place(&mut self, id: ConnectionId) -> &mut ConnectionRole {
         if self.places.len() <= id.index() {
-            self.places.resize_with(id.index() + 1, Place::default);
+            self.places
+                .resize_with(id.index() + 1, ConnectionRole::default);
         }
         &mut self.places[id.index()]
     }
@@ -172,7 +173,7 @@ impl Proxy {
     /// A connection to a backend exists.
     fn on_reached(&mut self, cx: &Cx<'_>, id: ConnectionId, attempt: Attempt) -> Option<()> {
         let backend = attempt.backend;
-        *self.place(id) = Place {
+        *self.place(id) = ConnectionRole {
             side: Side::None,
             backend: Some(backend),
         };
@@ -390,7 +391,7 @@ impl Service for Proxy {
             let attempt = self.attempts.remove(&tag)?;
             return self.on_reached(cx, id, attempt);
         }
-        *self.place(id) = Place::default();
+        *self.place(id) = ConnectionRole::default();
         let transport = Transport::new(self.options.keys.as_deref())?;
         match self.options.protocol {
             Protocol::Http => {

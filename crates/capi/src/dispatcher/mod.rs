@@ -43,7 +43,7 @@ const NEXT_WORKER: i32 = -3;
 
 /// The place of this process among those that share a configuration: each has a stack and a queue.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct ProcessSlot {
     pub family: u64,
     pub queue: u16,
     /// How many processes there are.
@@ -52,7 +52,7 @@ pub struct Place {
 
 /// The program, as a device knows it.
 pub struct Program {
-    place: Place,
+    place: ProcessSlot,
     bell: Doorbell,
     queues: Queues,
     crew: Option<Crew>,
@@ -61,7 +61,7 @@ pub struct Program {
 }
 
 impl Program {
-    pub fn new(place: Place, bell: Doorbell, queues: Queues) -> Program {
+    pub fn new(place: ProcessSlot, bell: Doorbell, queues: Queues) -> Program {
         if place.queues > 1 {
             queues.join(place.family, place.queue);
         }

@@ -16,7 +16,7 @@ use slipstack_config as config;
 use slipstack_posix::{Errno, Process, Settings};
 
 use crate::arguments::Arguments;
-use crate::dispatcher::{self, Place, Program};
+use crate::dispatcher::{self, ProcessSlot, Program};
 use crate::kernel::System;
 use crate::zero_copy;
 
@@ -95,7 +95,7 @@ fn begin(words: Vec<String>) -> Result<(), Failure> {
         sys::set_cloexec(*control);
     }
     let family = family_of(conf_file(&arguments));
-    let place = Place {
+    let place = ProcessSlot {
         family,
         queue: process_number() as u16,
         queues: queues(),

@@ -11,7 +11,7 @@ use slipstack_terms::Transport;
 use crate::cell::TxMark;
 use crate::ids::{SockId, next_generation};
 use crate::layout::{PROGRAM_SOCKETS, SOCKETS};
-use crate::seldom::Seldom;
+use crate::lazy_box::LazyBox;
 use crate::shrink::Lap;
 use crate::state::StateWord;
 
@@ -31,7 +31,7 @@ pub(super) struct TxSide {
     /// Stream offset after the last byte written.
     pub(super) head: u64,
     /// Replaced rings that the engine may still read, with the generation that replaced them.
-    pub(super) retired: Seldom<Vec<(ByteRing, u32)>>,
+    pub(super) retired: LazyBox<Vec<(ByteRing, u32)>>,
     /// How much of a large ring is used.
     pub(super) lap: Lap,
     /// Listed with those that wait for memory.
@@ -55,7 +55,7 @@ pub(super) struct RxSide {
     /// After the last urgent byte that was taken by itself.
     pub(super) urgent_taken: u64,
     /// Segments that the program keeps, in the stream's order.
-    pub(super) kept: Seldom<VecDeque<Kept>>,
+    pub(super) kept: LazyBox<VecDeque<Kept>>,
 }
 
 /// A segment that the program keeps: see [`super::kept`].
@@ -99,7 +99,7 @@ pub(super) struct SockLocal {
     pub(super) errors_taken: AtomicU8,
     pub(super) tx: Lock<TxSide>,
     pub(super) rx: Lock<RxSide>,
-    pub(super) accepted: Lock<Seldom<VecDeque<SockId>>>,
+    pub(super) accepted: Lock<LazyBox<VecDeque<SockId>>>,
     /// Index, plus one, of the listener that the connection came from.
     listener: AtomicU32,
 }

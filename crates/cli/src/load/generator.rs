@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
 use clap::ArgMatches;
-use slipstack_attach::{Place, Serving, Watch};
+use slipstack_attach::{ServiceContext, Serving, Watch};
 use slipstack_service::{
     Control, Doorbell, Host, Hosting, Limits, Service, doorbell, run_on_kernel,
 };
@@ -104,7 +104,7 @@ fn on_stack<S: Service>(
     host::check(&settings)?;
     let failed = |error: slipstack_attach::Error| Failure::new(error.to_string());
     let signals = slipstack_attach::hold_signals().map_err(failed)?;
-    let make = |place: Place| {
+    let make = |place: ServiceContext| {
         let (inside, control) = Host::inside(make(), hosting(place.bell))?;
         Ok(Serving {
             inside,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::ArgMatches;
-use slipstack_attach::{HangupSignals, Place, Serving, Signals, Watch};
+use slipstack_attach::{HangupSignals, ServiceContext, Serving, Signals, Watch};
 use slipstack_config::{LogLevel, Settings};
 use slipstack_service::{
     Answerer, Control, Counts, Dispatch, Host, Hosting, Limits, Pool, Refused, Service, Shape,
@@ -150,7 +150,7 @@ impl Common {
             port,
             is_on_kernel: _,
         } = self;
-        let make = |place: Place| {
+        let make = |place: ServiceContext| {
             let site = Site {
                 number: place.number,
                 listen: wildcards(&place, port),
@@ -298,7 +298,7 @@ fn await_ready(controls: &[Control], port: u16) -> Option<String> {
 }
 
 /// The wildcard addresses of the families that the stack has.
-fn wildcards(place: &Place, port: u16) -> Vec<SocketAddr> {
+fn wildcards(place: &ServiceContext, port: u16) -> Vec<SocketAddr> {
     let addresses = place.welcome.network.addresses();
     let has = |is_v6: bool| addresses.iter().any(|(ip, _)| ip.is_ipv6() == is_v6);
     let any = [

@@ -10,7 +10,7 @@ use slipstack_device::ethtool::{Ethtool, Field};
 
 /// A place of one setting, as it is written down for `--undo`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Place {
+pub enum Location {
     /// A file of /proc or /sys.
     File(PathBuf),
     /// A setting of the interface's driver.
@@ -19,28 +19,28 @@ pub enum Place {
     Service(String),
 }
 
-impl Place {
+impl Location {
     /// For people.
     pub fn name(&self) -> String {
         match self {
-            Place::File(path) => path.display().to_string(),
-            Place::Driver(field) => field.name().to_owned(),
-            Place::Service(name) => format!("service {name}"),
+            Location::File(path) => path.display().to_string(),
+            Location::Driver(field) => field.name().to_owned(),
+            Location::Service(name) => format!("service {name}"),
         }
     }
 
     /// Returns the present value; `None` if this machine has no such setting.
     pub fn read(&self, interface: &str) -> Option<String> {
         match self {
-            Place::File(path) => {
+            Location::File(path) => {
                 let text = fs::read_to_string(path).ok()?;
                 Some(text.trim().to_owned())
             }
-            Place::Driver(field) => {
+            Location::Driver(field) => {
                 let value = Ethtool::new().ok()?.read(interface, *field).ok()?;
                 Some(value.to_string())
             }
-            Place::Service(name) => {
+            Location::Service(name) => {
                 let output = Command::new("systemctl")
                     .args(["is-active", name])
                     .output()
@@ -55,12 +55,12 @@ impl Place {
     /// The kernel or systemd refuses.
     pub fn write(&self, interface: &str, value: &str) -> io::Result<()> {
         match self {
-            Place::File(path) => fs::write(path, format!("{value}\n")),
-            Place::Driver(field) => {
+            Location::File(path) => fs::write(path, format!("{value}\n")),
+            Location::Driver(field) => {
                 let value = value.parse().map_err(io::Error::other)?;
                 Ethtool::new()?.write(interface, *field, value)
             }
-            Place::Service(name) => {
+            Location::Service(name) => {
                 let verb = if value == "active" { "start" } else { "stop" };
                 let status = Command::new("systemctl").args([verb, name]).status()?;
                 match status.success() {

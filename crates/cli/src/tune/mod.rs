@@ -18,7 +18,7 @@ use slipstack_device::iface;
 use crate::failure::Failure;
 use crate::given::settings;
 use crate::output::{print, say, table};
-use item::Place;
+use item::Location;
 use record::Record;
 
 /// Passes over the plan, because one change may reveal further settings.
@@ -33,11 +33,11 @@ pub struct Proposal {
     pub wanted: Option<String>,
     pub why: &'static str,
     #[serde(skip)]
-    pub place: Option<Place>,
+    pub place: Option<Location>,
 }
 
 impl Proposal {
-    fn changes(&self) -> Option<(&Place, &str)> {
+    fn changes(&self) -> Option<(&Location, &str)> {
         Some((self.place.as_ref()?, self.wanted.as_deref()?))
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use slipstack_device::ethtool::{Ethtool, Field};
 
 use super::Proposal;
-use super::item::Place;
+use super::item::Location;
 use super::machine::{Card, cores, interrupts, is_same_mask, mask, queues};
 
 /// Entries of a ring that are worth their memory.
@@ -41,7 +41,7 @@ impl Plan<'_> {
     fn add(
         &mut self,
         name: String,
-        place: Place,
+        place: Location,
         why: &'static str,
         better: impl FnOnce(&str) -> Option<String>,
     ) {
@@ -61,7 +61,7 @@ impl Plan<'_> {
     /// Adds a number of the driver that should be at least, or at most, another one.
     fn field(&mut self, field: Field, why: &'static str, better: impl FnOnce(u32) -> Option<u32>) {
         let name = field.name().to_owned();
-        self.add(name, Place::Driver(field), why, |now| {
+        self.add(name, Location::Driver(field), why, |now| {
             better(now.parse().ok()?).map(|wanted| wanted.to_string())
         });
     }
@@ -109,7 +109,7 @@ impl Plan<'_> {
             |now: &str, wanted: String| (!is_same_mask(now, &wanted)).then_some(wanted);
         if tx.len() > 1 {
             for (queue, folder) in tx.iter().enumerate() {
-                let place = Place::File(folder.join("xps_cpus"));
+                let place = Location::File(folder.join("xps_cpus"));
                 let why = "a core sends by its own queue";
                 self.add(format!("XPS of tx-{queue}"), place, why, |now| {
                     unless_same(now, own(queue))
@@ -121,7 +121,7 @@ impl Plan<'_> {
         let is_card = Path::new(&format!("/sys/class/net/{}/device", self.interface)).exists();
         let needs_rps = is_card && rx.len() < cores.len();
         for (queue, folder) in rx.iter().enumerate() {
-            let place = Place::File(folder.join("rps_cpus"));
+            let place = Location::File(folder.join("rps_cpus"));
             let why = match needs_rps {
                 true => "fewer queues than cores: the kernel spreads what they receive",
                 false => "enough queues: no core hands its frames to another",
@@ -140,13 +140,13 @@ impl Plan<'_> {
             let why = "each queue interrupts one core, and each core is one's";
             self.add(
                 format!("interrupt {number}"),
-                Place::File(path),
+                Location::File(path),
                 why,
                 |_| Some(cores[at % cores.len()].to_string()),
             );
         }
         if !numbers.is_empty() {
-            let place = Place::Service("irqbalance".to_owned());
+            let place = Location::Service("irqbalance".to_owned());
             let why = "it would move the interrupts again";
             self.add(place.name(), place, why, |now| {
                 (now == "active").then(|| "inactive".to_owned())
@@ -176,7 +176,7 @@ impl Plan<'_> {
     }
 
     fn system(&mut self) {
-        let place = Place::File(PathBuf::from("/proc/sys/net/core/somaxconn"));
+        let place = Location::File(PathBuf::from("/proc/sys/net/core/somaxconn"));
         let why = "connections that may wait to be accepted";
         self.add("net.core.somaxconn".to_owned(), place, why, |now| {
             let is_low = now.parse::<u64>().is_ok_and(|now| now < SOMAXCONN);

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use slipstack_config::Settings;
 use slipstack_keeper::runtime::{base_directory, network_namespace};
 
-use super::item::Place;
+use super::item::Location;
 use crate::failure::Failure;
 
 /// The file of one interface. It lives no longer than the settings: until the machine is restarted.
 pub struct Record {
     path: PathBuf,
     /// In the order in which they were changed.
-    entries: Vec<(Place, String)>,
+    entries: Vec<(Location, String)>,
 }
 
 impl Record {
@@ -41,7 +41,7 @@ impl Record {
     }
 
     /// The last change first.
-    pub fn entries(&self) -> Vec<(Place, String)> {
+    pub fn entries(&self) -> Vec<(Location, String)> {
         self.entries.iter().rev().cloned().collect()
     }
 
@@ -49,7 +49,7 @@ impl Record {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn keep(&mut self, place: &Place, before: &str) -> Result<bool, Failure> {
+    pub fn keep(&mut self, place: &Location, before: &str) -> Result<bool, Failure> {
         if self.entries.iter().any(|(known, _)| known == place) {
             return Ok(false);
         }
@@ -61,7 +61,7 @@ impl Record {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn forget(&mut self, place: &Place) -> Result<(), Failure> {
+    pub fn forget(&mut self, place: &Location) -> Result<(), Failure> {
         self.entries.retain(|(known, _)| known != place);
         self.write()
     }

@@ -43,16 +43,16 @@ pub(super) enum Side {
 }
 
 /// The right to work at a side.
-pub(super) struct Held<'a>(&'a AtomicU32);
+pub(super) struct SideGuard<'a>(&'a AtomicU32);
 
-impl Held<'_> {
+impl SideGuard<'_> {
     /// Keeps the right until [`Board::unlock`].
     pub(super) fn keep(self) {
         std::mem::forget(self);
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for SideGuard<'_> {
     fn drop(&mut self) {
         self.0.store(0, Ordering::Release);
     }
@@ -130,7 +130,7 @@ impl Board {
         &self,
         (side, queue): (Side, usize),
         steering: &Steering,
-    ) -> Option<Held<'_>> {
+    ) -> Option<SideGuard<'_>> {
         let word = self.lock_word((side, queue))?;
         let tries = match side {
             Side::Rx => 1,
@@ -140,15 +140,15 @@ impl Board {
         for attempt in 0..tries {
             let taken = word.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed);
             match taken {
-                Ok(_) => return Some(Held(word)),
+                Ok(_) => return Some(SideGuard(word)),
                 // The slot's last holder has died with it.
-                Err(holder) if holder == own && side == Side::Tx => return Some(Held(word)),
+                Err(holder) if holder == own && side == Side::Tx => return Some(SideGuard(word)),
                 Err(holder) if attempt + 1 == tries => {
                     let slot = u16::try_from(holder.saturating_sub(1)).unwrap_or(0);
                     let is_dead = holder != 0 && !steering.is_alive(slot);
                     let (new, old) = (Ordering::Acquire, Ordering::Relaxed);
                     let freed = is_dead && word.compare_exchange(holder, own, new, old).is_ok();
-                    return freed.then_some(Held(word));
+                    return freed.then_some(SideGuard(word));
                 }
                 Err(_) if attempt % 64 == 63 => rustix::thread::sched_yield(),
                 Err(_) => std::hint::spin_loop(),

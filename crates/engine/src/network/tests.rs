@@ -59,7 +59,7 @@ fn engine(keeper: &Arc<Mutex<Keeper>>) -> Engine {
         },
         device: Box::new(device),
         directory: None,
-        fabric: None,
+        interconnect: None,
         ports: Some(Box::new(KeeperStub(keeper.clone()))),
         neighbours: None,
     };

@@ -65,7 +65,7 @@ pub fn host_with(
         stack,
         device: Box::new(device),
         directory: Some(end.region().clone()),
-        fabric: None,
+        interconnect: None,
         ports: None,
         neighbours,
     };

@@ -4,7 +4,6 @@
 
 mod address_probes;
 mod announced;
-mod astray;
 mod backlogs;
 mod effects;
 mod errors;
@@ -17,6 +16,7 @@ mod orphans;
 mod parked;
 mod rebuilt;
 mod routers;
+mod stray_search;
 mod strays;
 mod unread;
 

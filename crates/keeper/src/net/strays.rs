@@ -40,7 +40,7 @@ const WAITS_FOR_ALL: u8 = 2;
 
 /// A segment that waits for its connection, unchanged.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct WaitingSegment {
     pub(super) frame: Vec<u8>,
     pub(super) meta: RxMeta,
     pub(super) port: u16,
@@ -80,7 +80,7 @@ pub(super) struct Strays {
     flows: HashMap<Flow, u64>,
     /// Ports that change hands, and until when.
     moving: HashMap<u16, u64>,
-    held: VecDeque<Held>,
+    held: VecDeque<WaitingSegment>,
     pub(super) counts: Counts,
 }
 
@@ -182,7 +182,7 @@ impl Strays {
             return;
         }
         self.counts.held += 1;
-        self.held.push_back(Held {
+        self.held.push_back(WaitingSegment {
             frame: frame.to_vec(),
             meta,
             port,
@@ -192,12 +192,12 @@ impl Strays {
     }
 
     /// Returns segments that have waited long enough, in the order of arrival.
-    pub(super) fn take_due(&mut self, now: u64) -> Vec<Held> {
+    pub(super) fn take_due(&mut self, now: u64) -> Vec<WaitingSegment> {
         if self.next_due().is_none_or(|due| due > now) {
             return Vec::new();
         }
         let all = std::mem::take(&mut self.held);
-        let (due, waiting): (Vec<Held>, Vec<Held>) =
+        let (due, waiting): (Vec<WaitingSegment>, Vec<WaitingSegment>) =
             all.into_iter().partition(|held| held.due <= now);
         self.held = waiting.into();
         due

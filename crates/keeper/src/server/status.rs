@@ -111,7 +111,7 @@ impl Server {
             sockets.truncate(max);
             return sockets;
         }
-        if self.is_told_by_another(client.process) {
+        if self.is_reported_by_another(client.process) {
             return Vec::new();
         }
         let listening = self
@@ -143,7 +143,7 @@ impl Server {
     }
 
     /// Returns whether the process has several engines, the first of which reports all its sockets.
-    fn is_told_by_another(&self, process: ProcessKey) -> bool {
+    fn is_reported_by_another(&self, process: ProcessKey) -> bool {
         let mut clients = self.resources.state.leases.clients.iter();
         clients.any(|(id, it)| it.process == process && self.reports.contains_key(&id))
     }

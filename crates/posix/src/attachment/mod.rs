@@ -44,7 +44,7 @@ const MEMORY_LOOK_NS: u64 = 10_000_000;
 
 pub(crate) use slipstack_channel::Datagram;
 
-type Place = Lock<Option<(u32, Arc<dyn Recipient>)>>;
+type RecipientSlot = Lock<Option<(u32, Arc<dyn Recipient>)>>;
 
 /// A program's attachment to one engine.
 pub(crate) struct Attachment {
@@ -62,7 +62,7 @@ pub(crate) struct Attachment {
     /// And goes on without it.
     is_lost: AtomicBool,
     /// The listeners to the channel's sockets, in chunks.
-    sockets: Box<[OnceLock<Box<[Place]>>]>,
+    sockets: Box<[OnceLock<Box<[RecipientSlot]>>]>,
 }
 
 impl std::fmt::Debug for Attachment {
@@ -150,7 +150,7 @@ impl Attachment {
         self.driver.end_session();
     }
 
-    fn place(&self, index: u32) -> Option<&Place> {
+    fn place(&self, index: u32) -> Option<&RecipientSlot> {
         let index = index as usize;
         let chunk = self.sockets.get(index / CHUNK)?;
         let places = chunk.get_or_init(|| (0..CHUNK).map(|_| Lock::new(None)).collect());

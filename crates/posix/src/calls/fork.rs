@@ -459,7 +459,7 @@ fn in_child(id: u64, old: &Arc<Description>, lent: &Inheritance) -> Description 
             let backlog = listener.backlog.load(Ordering::Relaxed);
             Decided::Listener(Listener::new(listener.addr, backlog))
         }
-        Some(Decided::Dgram(dgram)) if old.has_kernel() || old.is_ceded() => {
+        Some(Decided::Dgram(dgram)) if old.has_kernel() || old.is_kernel_given_up() => {
             let fresh = Dgram::new(dgram.side());
             fresh.apply(&new.cold.lock().options);
             let handed = dgram.take_handed();

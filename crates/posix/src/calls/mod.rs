@@ -3,7 +3,6 @@
 mod accept;
 mod alone;
 mod carved;
-mod cede;
 mod connect;
 mod descriptors;
 mod epoll;
@@ -11,6 +10,7 @@ mod fork;
 mod idle;
 mod in_place;
 mod interfaces;
+mod kernel_sockets;
 mod kqueue;
 pub(crate) mod name;
 pub(crate) mod options;

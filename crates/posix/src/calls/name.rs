@@ -107,7 +107,7 @@ impl Process {
                     .chosen
                     .has_port(socket.kind == Kind::Stream, addr.port()) =>
             {
-                self.cede(socket)?;
+                self.give_up_kernel(socket)?;
                 addr
             }
             Err(error) => return Err(Errno::from(error).into()),
@@ -196,7 +196,7 @@ impl Process {
             self.permit_kernel(&socket, Placed::Nothing, why, refusal)?;
             return self.become_kernel(&socket, why, Placed::Nothing);
         }
-        if !socket.is_ceded() {
+        if !socket.is_kernel_given_up() {
             self.materialize(&socket)?;
         }
         let bound = socket.cold.lock().bound;
@@ -249,8 +249,8 @@ impl Process {
     /// Makes the kernel's part listen, which settles conflicts. Returns the backlog as the kernel
     /// understands it.
     fn listen_in_kernel(&self, socket: &Arc<Description>, backlog: i32) -> Result<i32, Errno> {
-        if socket.is_ceded() {
-            return Ok(ceded_backlog(backlog));
+        if socket.is_kernel_given_up() {
+            return Ok(backlog_without_kernel(backlog));
         }
         let number = socket.kernel_number().ok_or(Errno::EBADF)?;
         match rustix::net::listen(number.as_fd(), backlog) {
@@ -260,8 +260,8 @@ impl Process {
                 if !bound.is_some_and(|bound| self.chosen.has_port(true, bound.addr.port())) {
                     return Err(Errno::EADDRINUSE);
                 }
-                self.cede(socket)?;
-                Ok(ceded_backlog(backlog))
+                self.give_up_kernel(socket)?;
+                Ok(backlog_without_kernel(backlog))
             }
             Err(error) => Err(error.into()),
         }
@@ -364,7 +364,7 @@ impl Process {
 }
 
 /// inet_listen(): a negative one is as many as possible.
-fn ceded_backlog(backlog: i32) -> i32 {
+fn backlog_without_kernel(backlog: i32) -> i32 {
     if backlog < 0 {
         BACKLOG
     } else {

@@ -96,7 +96,7 @@ pub(crate) struct Description {
     /// The process that this one was forked from and that has the socket too; 0 = none.
     parent: AtomicU32,
     /// Its kernel part was given up for a kernel socket of the program's choice.
-    pub(crate) is_ceded: AtomicBool,
+    pub(crate) is_kernel_given_up: AtomicBool,
     /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds, 0 = none.
     pub(crate) recv_timeout_ns: AtomicU64,
     pub(crate) send_timeout_ns: AtomicU64,
@@ -144,7 +144,8 @@ impl Description {
         });
         new.has_kernel.store(old.has_kernel(), Ordering::Release);
         new.is_alone.store(old.is_alone(), Ordering::Relaxed);
-        new.is_ceded.store(old.is_ceded(), Ordering::Release);
+        new.is_kernel_given_up
+            .store(old.is_kernel_given_up(), Ordering::Release);
         for (from, to) in [
             (&old.recv_timeout_ns, &new.recv_timeout_ns),
             (&old.send_timeout_ns, &new.send_timeout_ns),
@@ -171,7 +172,7 @@ impl Description {
             has_kernel: AtomicBool::new(false),
             is_alone: AtomicBool::new(false),
             parent: AtomicU32::new(0),
-            is_ceded: AtomicBool::new(false),
+            is_kernel_given_up: AtomicBool::new(false),
             recv_timeout_ns: AtomicU64::new(0),
             send_timeout_ns: AtomicU64::new(0),
             peek_offset: AtomicI32::new(-1),
@@ -246,8 +247,8 @@ impl Description {
         self.has_kernel.load(Ordering::Acquire)
     }
 
-    pub(crate) fn is_ceded(&self) -> bool {
-        self.is_ceded.load(Ordering::Acquire)
+    pub(crate) fn is_kernel_given_up(&self) -> bool {
+        self.is_kernel_given_up.load(Ordering::Acquire)
     }
 
     /// Where a look begins, if SO_PEEK_OFF is on.

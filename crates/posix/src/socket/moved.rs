@@ -9,7 +9,7 @@ use crate::attachment::Attachment;
 use crate::errno::Errno;
 use crate::ready::bits;
 use crate::socket::Stream;
-use crate::socket::stream::{CONNECTING, OPEN, Place, pack, unpack};
+use crate::socket::stream::{CONNECTING, EngineSocket, OPEN, pack, unpack};
 
 /// Waits of one thread in a row after which a connection is that thread's.
 const WAITS: u32 = 8;
@@ -19,7 +19,7 @@ const TRIES_MAX: u32 = 64;
 /// The place of a connection at one moment. A caller that no longer finds it there asks again.
 #[derive(Clone, Copy)]
 pub(crate) struct ConnectionPlace<'a> {
-    place: &'a Place,
+    place: &'a EngineSocket,
     sock: SockId,
 }
 
@@ -61,7 +61,7 @@ impl Stream {
     }
 
     #[inline]
-    pub(super) fn place(&self) -> &Place {
+    pub(super) fn place(&self) -> &EngineSocket {
         self.moved.get().unwrap_or(&self.first)
     }
 
@@ -95,7 +95,7 @@ impl Stream {
 
     /// Records its move to another engine.
     pub(crate) fn set_moved(&self, attachment: Arc<Attachment>, sock: SockId) {
-        let _ = self.moved.set(Place::new(attachment, sock));
+        let _ = self.moved.set(EngineSocket::new(attachment, sock));
     }
 
     /// Whether it may go to another engine.

@@ -67,23 +67,23 @@ pub(crate) enum Push {
 
 /// An engine and the connection's number there.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct EngineSocket {
     pub(super) attachment: Arc<Attachment>,
     pub(super) sock: AtomicU64,
 }
 
-impl Place {
-    pub(super) fn new(attachment: Arc<Attachment>, sock: SockId) -> Place {
+impl EngineSocket {
+    pub(super) fn new(attachment: Arc<Attachment>, sock: SockId) -> EngineSocket {
         let sock = AtomicU64::new(pack(sock));
-        Place { attachment, sock }
+        EngineSocket { attachment, sock }
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Stream {
-    pub(super) first: Place,
+    pub(super) first: EngineSocket,
     /// Its new place, if it has moved: it moves once.
-    pub(super) moved: OnceLock<Place>,
+    pub(super) moved: OnceLock<EngineSocket>,
     /// Times that bytes were taken.
     pub(super) reads: AtomicU32,
     /// Attempts to have it go to another engine.
@@ -120,7 +120,7 @@ pub(crate) struct Stream {
 impl Stream {
     pub(crate) fn connecting(attachment: Arc<Attachment>, sock: SockId) -> Self {
         Stream {
-            first: Place::new(attachment, sock),
+            first: EngineSocket::new(attachment, sock),
             moved: OnceLock::new(),
             reads: AtomicU32::new(0),
             tries: AtomicU32::new(0),

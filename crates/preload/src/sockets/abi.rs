@@ -53,7 +53,7 @@ fn note_kernel_socket(fd: c_int, kind: c_int) {
 
 /// A call of a kernel socket that may find its port taken by the kernel's part of a socket on the
 /// stack.
-fn or_cede(fd: c_int, addr: Option<&[u8]>, libc: impl Fn() -> c_int) -> c_int {
+fn or_with_port_freed(fd: c_int, addr: Option<&[u8]>, libc: impl Fn() -> c_int) -> c_int {
     let result = libc();
     if result != -1 || crate::raw::errno() != libc::EADDRINUSE {
         return result;
@@ -61,11 +61,11 @@ fn or_cede(fd: c_int, addr: Option<&[u8]>, libc: impl Fn() -> c_int) -> c_int {
     let Some(process) = process::activate() else {
         return result;
     };
-    let has_ceded = {
+    let has_freed = {
         let _in_call = InCall::enter();
-        process.cede_port(fd, addr)
+        process.free_kernel_port(fd, addr)
     };
-    match has_ceded {
+    match has_freed {
         true => libc(),
         false => fail(Errno::EADDRINUSE),
     }
@@ -108,7 +108,7 @@ pub unsafe fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
             |process| process.bind(fd, address),
             || {
                 // SAFETY: the program's own call.
-                or_cede(fd, Some(address), || unsafe {
+                or_with_port_freed(fd, Some(address), || unsafe {
                     (next::bind.get())(fd, addr, len)
                 })
             },
@@ -135,7 +135,7 @@ pub unsafe fn listen(fd: c_int, backlog: c_int) -> c_int {
         |process| process.listen(fd, backlog),
         || {
             // SAFETY: the program's own call.
-            or_cede(fd, None, || unsafe { (next::listen.get())(fd, backlog) })
+            or_with_port_freed(fd, None, || unsafe { (next::listen.get())(fd, backlog) })
         },
     )
 }

@@ -119,7 +119,7 @@ fn engine(number: u8, addr: Ipv4Addr, frames: (&Frames, &Frames)) -> Engine {
         stack,
         device: Box::new(device),
         directory: None,
-        fabric: None,
+        interconnect: None,
         ports: None,
         neighbours: None,
     };

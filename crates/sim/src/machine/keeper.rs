@@ -8,7 +8,7 @@ use slipstack_stack::{Ends, Instant, IpMeta, RxMeta, stray_frame};
 
 use super::flow::{FLAGS_AT, Flow, KEEPER, STRAY_BYTES_MAX};
 use super::inbox::Message;
-use super::search::{Held, Search};
+use super::search::{Search, WaitingSegment};
 use super::steering::Steering;
 
 const SYN: u8 = 0x02;
@@ -198,7 +198,7 @@ impl Keeper {
         }
     }
 
-    pub fn take_held(&mut self, now: Instant) -> Vec<Held> {
+    pub fn take_held(&mut self, now: Instant) -> Vec<WaitingSegment> {
         self.search.take_due(now)
     }
 

@@ -20,7 +20,7 @@ use slipstack_stack::{ConnId, TimeWaitImage};
 pub use flow::{Flow, KEEPER};
 pub use inbox::{Inbox, Message};
 pub use keeper::{FrameSource, Keeper};
-pub use place::{Engine, Place};
+pub use place::{Engine, Participant};
 pub use steering::Steering;
 
 use crate::host::Host;

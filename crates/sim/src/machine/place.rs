@@ -15,7 +15,7 @@ const RST: u8 = 4;
 
 /// The place of a stack in a machine.
 #[derive(Debug)]
-pub enum Place {
+pub enum Participant {
     Engine(Engine),
     Keeper(Box<Keeper>),
 }

@@ -19,7 +19,7 @@ const WAITS: u8 = 11;
 
 /// A segment that waits for its connection.
 #[derive(Debug)]
-pub struct Held {
+pub struct WaitingSegment {
     pub frame: Vec<u8>,
     pub origin: Option<u16>,
     pub waits: u8,
@@ -38,7 +38,7 @@ pub struct Search {
     engines: Vec<u16>,
     segments: HashMap<u64, Asked>,
     moving: BTreeMap<u16, Instant>,
-    held: VecDeque<Held>,
+    held: VecDeque<WaitingSegment>,
     /// Segments that have waited without success, or found no room to wait.
     pub given_up: u64,
 }
@@ -95,7 +95,7 @@ impl Search {
             self.given_up += 1;
             return;
         }
-        self.held.push_back(Held {
+        self.held.push_back(WaitingSegment {
             frame,
             origin,
             waits: waits + 1,
@@ -104,9 +104,9 @@ impl Search {
     }
 
     /// Returns segments that have waited long enough, in the order of arrival.
-    pub fn take_due(&mut self, now: Instant) -> Vec<Held> {
+    pub fn take_due(&mut self, now: Instant) -> Vec<WaitingSegment> {
         let all = std::mem::take(&mut self.held);
-        let (due, waiting): (Vec<Held>, Vec<Held>) =
+        let (due, waiting): (Vec<WaitingSegment>, Vec<WaitingSegment>) =
             all.into_iter().partition(|held| held.due <= now);
         self.held = waiting.into();
         due

@@ -9,7 +9,7 @@ use super::delayed::DelayedAction;
 use super::{Failure, World};
 use crate::host::Host;
 use crate::machine::{
-    Engine, Flow, FrameSource, KEEPER, Keeper, Machine, Message, Place, Steering,
+    Engine, Flow, FrameSource, KEEPER, Keeper, Machine, Message, Participant, Steering,
 };
 use crate::network::Arrival;
 
@@ -23,7 +23,7 @@ impl World {
         let key = self.rng.next_u64();
         let keeper = &mut self.hosts[host];
         let place = Keeper::new(Steering::new(key), keeper.mac);
-        keeper.fx.place = Some(Place::Keeper(Box::new(place)));
+        keeper.fx.place = Some(Participant::Keeper(Box::new(place)));
         let machine = Machine::new(keeper.station, host, post_ns);
         self.machines.push(machine);
         self.machines.len() - 1
@@ -36,13 +36,13 @@ impl World {
         let slot = self.machines[machine].take_slot(index);
         let keeper = self.machines[machine].keeper();
         let mut engine = Engine::new(slot, host.mac);
-        if let Some(Place::Engine(other)) = self.machines[machine]
+        if let Some(Participant::Engine(other)) = self.machines[machine]
             .hosts()
             .find_map(|of| self.hosts.get(of)?.fx.place.as_ref().filter(is_engine))
         {
             engine.neighbours.clone_from(&other.neighbours);
         }
-        host.fx.place = Some(Place::Engine(engine));
+        host.fx.place = Some(Participant::Engine(engine));
         self.schedule.add_host();
         self.hosts.push(host);
         self.keeper(keeper).steering.set_dead(slot, false);
@@ -91,7 +91,7 @@ impl World {
     /// The keeper's side of a host that is one.
     pub fn keeper(&mut self, host: usize) -> &mut Keeper {
         match &mut self.hosts[host].fx.place {
-            Some(Place::Keeper(keeper)) => keeper,
+            Some(Participant::Keeper(keeper)) => keeper,
             _ => unreachable!("host {host} is no keeper"),
         }
     }
@@ -100,7 +100,7 @@ impl World {
     pub(super) fn note_moved(&mut self, machine: usize) {
         let now = self.now;
         for host in self.machines[machine].hosts() {
-            if let Some(Place::Engine(engine)) = &mut self.hosts[host].fx.place {
+            if let Some(Participant::Engine(engine)) = &mut self.hosts[host].fx.place {
                 engine.moved_at = Some(now);
             }
         }
@@ -130,7 +130,7 @@ impl World {
                 .unwrap_or(arrival.to);
         };
         let keeper = machine.keeper();
-        let (Some(Place::Keeper(place)), Some(flow)) =
+        let (Some(Participant::Keeper(place)), Some(flow)) =
             (&self.hosts[keeper].fx.place, Flow::of_frame(&arrival.bytes))
         else {
             return keeper;
@@ -158,7 +158,7 @@ impl World {
         let Host { stack, fx, .. } = &mut self.hosts[index];
         let mut held = Vec::new();
         match &mut fx.place {
-            Some(Place::Keeper(keeper)) => {
+            Some(Participant::Keeper(keeper)) => {
                 keeper.follow_strays(now, |flow| {
                     let machine = machine?;
                     machine.slot(*machine.directory.get(flow)?)
@@ -169,7 +169,7 @@ impl World {
                     stack.tcp_probe(now, local, remote, fx);
                 }
             }
-            Some(Place::Engine(engine)) => {
+            Some(Participant::Engine(engine)) => {
                 let mut pending = Vec::new();
                 stack.pending_neighbours(&mut pending);
                 let known: Vec<(IpAddr, [u8; 6])> = pending
@@ -224,7 +224,7 @@ impl World {
         }
         for host in self.machines[machine].hosts() {
             let host = &mut self.hosts[host];
-            if let Some(Place::Engine(engine)) = &mut host.fx.place {
+            if let Some(Participant::Engine(engine)) = &mut host.fx.place {
                 engine.neighbours.insert(ip, mac);
                 host.turn_at.get_or_insert(self.now);
             }
@@ -302,6 +302,6 @@ impl World {
     }
 }
 
-fn is_engine(place: &&Place) -> bool {
-    matches!(place, Place::Engine(_))
+fn is_engine(place: &&Participant) -> bool {
+    matches!(place, Participant::Engine(_))
 }

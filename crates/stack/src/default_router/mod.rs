@@ -14,7 +14,7 @@ use slipstack_wire::zone::{plain, zone_of};
 
 use crate::counters::Counter;
 use crate::effects::Effects;
-use crate::held::Held;
+use crate::held::HeldFrame;
 use crate::neighbour::{Resolution, Station};
 use crate::network_layer::Cx;
 use crate::time::Instant;
@@ -96,9 +96,9 @@ impl Cx<'_> {
         &mut self,
         now: Instant,
         hop: IpAddr,
-        mut frame: Held,
+        mut frame: HeldFrame,
         fx: &mut impl Effects,
-    ) -> Option<Held> {
+    ) -> Option<HeldFrame> {
         let IpAddr::V6(hop) = hop else {
             return Some(frame);
         };
@@ -124,7 +124,7 @@ impl Cx<'_> {
 }
 
 /// Returns whether a frame was to go beyond the router, not to it.
-fn is_passed_on(frame: &Held, hop: Ipv6Addr) -> bool {
+fn is_passed_on(frame: &HeldFrame, hop: Ipv6Addr) -> bool {
     let Some((header, _)) = EthernetHeader::parse(frame.header()) else {
         return false;
     };

@@ -14,14 +14,14 @@ use hashbrown::HashMap;
 use super::{Entry, Length, mask};
 
 /// Where a route is: the place of its length and the place among the routes of that.
-pub(super) type Place = (u8, u32);
+pub(super) type Position = (u8, u32);
 
 /// Index of one table. It is good for the entries that it was built from.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     /// Prefix lengths, the longest first.
     lengths: Vec<u8>,
-    known: HashMap<(u8, u128), Option<Place>, BuildHasherDefault<Mixer>>,
+    known: HashMap<(u8, u128), Option<Position>, BuildHasherDefault<Mixer>>,
 }
 
 impl Index {
@@ -77,7 +77,7 @@ impl Index {
     }
 
     /// The longest prefix that an address begins with.
-    pub fn find(&self, address: u128) -> Option<Place> {
+    pub fn find(&self, address: u128) -> Option<Position> {
         let (mut low, mut high) = (0, self.lengths.len());
         let mut best = None;
         while low < high {

@@ -110,13 +110,13 @@ impl Known {
 
 /// The rules by which a packet has come, as far as they decide about all packets like it.
 #[derive(Debug, Default)]
-pub struct Trail {
+pub struct MatchedRules {
     rules: [u16; RULES],
     len: usize,
     is_spoilt: bool,
 }
 
-impl Trail {
+impl MatchedRules {
     pub fn add(&mut self, rule: usize) {
         match (self.rules.get_mut(self.len), u16::try_from(rule)) {
             (Some(place), Ok(rule)) => *place = rule,
@@ -151,8 +151,8 @@ impl Cache {
         (known.key == *key).then_some(known)
     }
 
-    pub fn keep(&mut self, key: Key, verdict: Verdict, trail: &Trail) {
-        if trail.is_spoilt {
+    pub fn keep(&mut self, key: Key, verdict: Verdict, matched: &MatchedRules) {
+        if matched.is_spoilt {
             return;
         }
         if self.displaced >= self.flows.len() && self.flows.len() < FLOWS_MAX {
@@ -160,8 +160,8 @@ impl Cache {
         }
         let known = Known {
             key,
-            rules: trail.rules,
-            len: trail.len as u8,
+            rules: matched.rules,
+            len: matched.len as u8,
             verdict,
         };
         self.put(known);

@@ -21,7 +21,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use cache::{Cache, Key, Trail};
+use cache::{Cache, Key, MatchedRules};
 use classifier::Classifier;
 pub(crate) use limits::Board;
 pub use limits::SharedLimits;
@@ -270,13 +270,13 @@ impl Filter {
 
     #[inline(never)]
     fn decide(&mut self, now: Instant, packet: &Packet, key: Key) -> Verdict {
-        let mut trail = Trail::default();
-        let verdict = self.walk(now, packet, &mut trail);
-        self.cache.keep(key, verdict, &trail);
+        let mut matched = MatchedRules::default();
+        let verdict = self.walk(now, packet, &mut matched);
+        self.cache.keep(key, verdict, &matched);
         verdict
     }
 
-    fn walk(&mut self, now: Instant, packet: &Packet, trail: &mut Trail) -> Verdict {
+    fn walk(&mut self, now: Instant, packet: &Packet, matched: &mut MatchedRules) -> Verdict {
         let matching = self.classifier.matching(packet);
         let lines = &self.lines;
         let mut is_probed = false;
@@ -285,10 +285,10 @@ impl Filter {
             let found = matching.first(from);
             if !is_probed && self.is_probing_between(from, found) {
                 is_probed = true;
-                trail.spoil();
+                matched.spoil();
                 let rule = self.book.states.find(now, packet);
                 if let Some(&at) = rule.and_then(|id| self.places.get(&id)) {
-                    match self.book.act(lines, (at, now), packet, trail) {
+                    match self.book.act(lines, (at, now), packet, matched) {
                         Step::Decided(verdict) => return verdict,
                         Step::On(next) => from = next,
                     }
@@ -304,7 +304,7 @@ impl Filter {
             };
             if let Some(clauses) = &line.clauses {
                 if !clauses.is_of_flow {
-                    trail.spoil();
+                    matched.spoil();
                 }
                 if !clauses.hold(packet, &self.tables) {
                     continue;
@@ -317,7 +317,7 @@ impl Filter {
                     return Verdict::Drop;
                 }
             }
-            match self.book.act(lines, (at, now), packet, trail) {
+            match self.book.act(lines, (at, now), packet, matched) {
                 Step::Decided(verdict) => return verdict,
                 Step::On(next) => from = next,
             }
@@ -405,13 +405,13 @@ impl Book {
         lines: &[Line],
         (at, now): (usize, Instant),
         packet: &Packet,
-        trail: &mut Trail,
+        matched: &mut MatchedRules,
     ) -> Step {
         self.counts[at].add(now, packet.len);
-        trail.add(at);
+        matched.add(at);
         let line = &lines[at];
         if let Some(max) = line.log {
-            trail.spoil();
+            matched.spoil();
             self.log(now, (at, line.id), max, packet);
         }
         let verdict = match line.action {

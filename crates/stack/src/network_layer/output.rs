@@ -13,7 +13,7 @@ use crate::bound;
 use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::error::{Reason, SocketError};
-use crate::held::Held;
+use crate::held::HeldFrame;
 use crate::ip::Ends;
 use crate::path_mtu::{self, PathMtus};
 use crate::time::Instant;
@@ -139,7 +139,7 @@ impl Cx<'_> {
             Way::Out(_) => self.send(now, frame, fx),
             Way::Wait(..) if self.is_kept_in(now, &frame) => Output::Sent,
             Way::Wait(neighbour, _) => {
-                let held = Held::new(&frame);
+                let held = HeldFrame::new(&frame);
                 self.net.neighbours.hold(*neighbour, held, self.counters);
                 Output::Held
             }

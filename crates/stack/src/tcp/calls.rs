@@ -11,7 +11,7 @@ use slipstack_wire::tcp::{CHECKSUM_AT, HEADER_LEN, TcpFlags, TcpHeader};
 use super::connect::{self, Seed};
 use super::connection::{AckState, Connection};
 use super::fast_open::client;
-use super::flow::{FlowKey, Place};
+use super::flow::{FlowKey, FlowState};
 use super::free_ports::Fitness;
 use super::info;
 use super::options::{self, Preset};
@@ -268,7 +268,7 @@ impl Tcp {
     fn find_vacancy(&self, now: Instant, key: &FlowKey, time_wait: u64) -> Vacancy {
         match self.find_place(key, self.hasher.table(key)) {
             None => Vacancy::Free,
-            Some(Place::TimeWait(index)) => {
+            Some(FlowState::TimeWait(index)) => {
                 let entry = self.time_waits.entries.at(index);
                 if entry.is_some_and(|e| e.may_reuse(now, time_wait)) {
                     Vacancy::TimeWait(index)
@@ -440,7 +440,7 @@ impl Tcp {
     pub fn has_connection(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let key = FlowKey::new(local.ip(), local.port(), remote.ip(), remote.port());
         let place = self.find_place(&key, self.hasher.table(&key));
-        matches!(place, Some(Place::Connection(_)))
+        matches!(place, Some(FlowState::Connection(_)))
     }
 
     pub fn endpoints(&self, id: ConnId) -> Option<(SocketAddr, SocketAddr)> {

@@ -6,7 +6,7 @@ use slipstack_wire::tcp::{TcpHeader, TcpSegment};
 use super::arrival::{Arrival, Opening, Packet};
 use super::audit::audit_one;
 use super::connection::{AckState, Connection};
-use super::flow::{FlowKey, Place};
+use super::flow::{FlowKey, FlowState};
 use super::in_flight::InFlight;
 use super::input;
 use super::output::{self, ack_policy, control, emit};
@@ -57,7 +57,7 @@ impl Tcp {
         let segment = Segment::new(&parsed, ip.tos, meta);
         let hash = self.hasher.table(&key);
         let place = self.find_place(&key, hash);
-        if let Some(Place::Connection(index)) = place {
+        if let Some(FlowState::Connection(index)) = place {
             return self.on_connection_segment(now, index, &segment, cx, fx);
         }
         let arrival = Arrival {
@@ -68,8 +68,10 @@ impl Tcp {
         };
         let packet = Packet { ip, segment: bytes };
         match place {
-            Some(Place::Syn(index)) => self.on_half_open(now, index, &arrival, packet, cx, fx),
-            Some(Place::TimeWait(index)) => self.on_former(now, index, &arrival, packet, cx, fx),
+            Some(FlowState::Syn(index)) => self.on_half_open(now, index, &arrival, packet, cx, fx),
+            Some(FlowState::TimeWait(index)) => {
+                self.on_former(now, index, &arrival, packet, cx, fx)
+            }
             _ => self.on_unknown(now, &arrival, packet, None, cx, fx),
         }
     }
@@ -294,8 +296,9 @@ impl Tcp {
                 }
                 match self.time_waits.insert(entry, until) {
                     Some(place) => {
-                        let place = Place::TimeWait(place);
-                        self.demux.replace(hash, Place::Connection(index), place);
+                        let place = FlowState::TimeWait(place);
+                        self.demux
+                            .replace(hash, FlowState::Connection(index), place);
                         if owes {
                             self.dirty.push(place.pack());
                         }
@@ -321,7 +324,7 @@ impl Tcp {
 
     /// Takes a connection out of the demultiplexer; nothing is left of its flow.
     pub(super) fn forget_flow(&mut self, index: u32, hash: u64) {
-        self.demux.remove(hash, Place::Connection(index));
+        self.demux.remove(hash, FlowState::Connection(index));
         if let Some(conn) = self.conns.at(index) {
             self.ports.release_flow(conn.key.local_port);
         }
@@ -342,7 +345,7 @@ impl Tcp {
 
     /// Ends a TIME-WAIT: its time is over, or its two ends are used again.
     pub(super) fn drop_time_wait(&mut self, index: u32, hash: u64) {
-        self.demux.remove(hash, Place::TimeWait(index));
+        self.demux.remove(hash, FlowState::TimeWait(index));
         if let Some(entry) = self.time_waits.entries.at(index) {
             self.ports.release_flow(entry.key.local_port);
         }
@@ -367,7 +370,7 @@ impl Tcp {
         make: impl FnOnce(ConnId) -> Connection,
     ) -> Option<u32> {
         let index = self.make_block(make)?;
-        self.demux.insert(hash, Place::Connection(index));
+        self.demux.insert(hash, FlowState::Connection(index));
         Some(index)
     }
 
@@ -487,13 +490,13 @@ impl Tcp {
             ..
         } = self;
         for &place in dirty.iter() {
-            let index = match Place::unpack(place) {
-                Place::Connection(index) => index,
-                Place::Syn(index) => {
+            let index = match FlowState::unpack(place) {
+                FlowState::Connection(index) => index,
+                FlowState::Syn(index) => {
                     syns.answer_owed(index, now, cx, fx);
                     continue;
                 }
-                Place::TimeWait(index) => {
+                FlowState::TimeWait(index) => {
                     time_waits.answer_owed(index, now, cx, fx);
                     continue;
                 }

@@ -181,7 +181,7 @@ impl FlowHasher {
 
 /// Where the state of a flow is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FlowState {
     Connection(u32),
     Syn(u32),
     TimeWait(u32),
@@ -191,29 +191,29 @@ const KIND_SHIFT: u32 = 30;
 /// Indices need to stay below this in every storage.
 pub const INDEX_MAX: u32 = (1 << KIND_SHIFT) - 1;
 
-impl Place {
+impl FlowState {
     /// In one word; a connection is its index.
     #[inline]
     pub fn pack(self) -> u32 {
         match self {
-            Place::Connection(i) => i,
-            Place::Syn(i) => 1 << KIND_SHIFT | i,
-            Place::TimeWait(i) => 2 << KIND_SHIFT | i,
+            FlowState::Connection(i) => i,
+            FlowState::Syn(i) => 1 << KIND_SHIFT | i,
+            FlowState::TimeWait(i) => 2 << KIND_SHIFT | i,
         }
     }
 
     #[inline]
-    pub fn unpack(word: u32) -> Place {
+    pub fn unpack(word: u32) -> FlowState {
         let index = word & INDEX_MAX;
         match word >> KIND_SHIFT {
-            0 => Place::Connection(index),
-            1 => Place::Syn(index),
-            _ => Place::TimeWait(index),
+            0 => FlowState::Connection(index),
+            1 => FlowState::Syn(index),
+            _ => FlowState::TimeWait(index),
         }
     }
 }
 
-/// A packed [`Place`] with the flow's hash: most other flows are excluded without reading their
+/// A packed [`FlowState`] with the flow's hash: most other flows are excluded without reading their
 /// keys, and a growing table needs no keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
@@ -223,7 +223,7 @@ struct Slot {
 
 impl Slot {
     #[inline]
-    fn new(hash: u64, place: Place) -> Slot {
+    fn new(hash: u64, place: FlowState) -> Slot {
         Slot {
             place: place.pack(),
             hash: hash as u32,
@@ -231,8 +231,8 @@ impl Slot {
     }
 
     #[inline]
-    fn place(self) -> Place {
-        Place::unpack(self.place)
+    fn place(self) -> FlowState {
+        FlowState::unpack(self.place)
     }
 }
 
@@ -255,20 +255,20 @@ impl Demux {
     pub const ENTRY_BYTES_MAX: usize = ((size_of::<Slot>() + 1) * 16).div_ceil(7);
 
     #[inline]
-    pub fn find(&self, hash: u64, mut is_it: impl FnMut(Place) -> bool) -> Option<Place> {
+    pub fn find(&self, hash: u64, mut is_it: impl FnMut(FlowState) -> bool) -> Option<FlowState> {
         let tag = hash as u32;
         self.table
             .find(spread(tag), |slot| slot.hash == tag && is_it(slot.place()))
             .map(|slot| slot.place())
     }
 
-    pub fn insert(&mut self, hash: u64, place: Place) {
+    pub fn insert(&mut self, hash: u64, place: FlowState) {
         let slot = Slot::new(hash, place);
         self.table
             .insert_unique(spread(slot.hash), slot, |slot| spread(slot.hash));
     }
 
-    pub fn remove(&mut self, hash: u64, place: Place) {
+    pub fn remove(&mut self, hash: u64, place: FlowState) {
         let wanted = Slot::new(hash, place);
         if let Ok(entry) = self
             .table
@@ -279,7 +279,7 @@ impl Demux {
     }
 
     /// The state of a flow moves to another storage: the entry stays where it is.
-    pub fn replace(&mut self, hash: u64, old: Place, new: Place) {
+    pub fn replace(&mut self, hash: u64, old: FlowState, new: FlowState) {
         let wanted = Slot::new(hash, old);
         if let Some(slot) = self
             .table

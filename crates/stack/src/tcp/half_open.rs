@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use slipstack_wire::user_timeout::UserTimeout;
 
 use super::Tcp;
-use super::flow::{FlowKey, Place, pack};
+use super::flow::{FlowKey, FlowState, pack};
 use super::numbers::{Reader, Writer};
 use super::sizes::{MSS_MIN, WINDOW_SHIFT_MAX};
 use super::syn::SynEntry;
@@ -205,11 +205,13 @@ impl Tcp {
         match self.find_place(&entry.key, hash) {
             None => {}
             // The peer has started over with the sender of this image.
-            Some(Place::TimeWait(index)) => self.drop_time_wait(index, hash),
+            Some(FlowState::TimeWait(index)) => self.drop_time_wait(index, hash),
             // A copy of its SYN was answered here, with the same words: whichever answer the peer
             // takes will do.
-            Some(Place::Syn(index)) if self.join_handshake(index, &entry, rival) => return Ok(()),
-            Some(Place::Syn(index)) if self.is_copy(index, &entry, cx) => {
+            Some(FlowState::Syn(index)) if self.join_handshake(index, &entry, rival) => {
+                return Ok(());
+            }
+            Some(FlowState::Syn(index)) if self.is_copy(index, &entry, cx) => {
                 self.drop_syn(index, hash);
                 cx.counters.bump(Counter::TcpSynExpired);
             }
@@ -230,7 +232,7 @@ impl Tcp {
         let is_owed = entry.is_owed;
         let index = self.syns.insert(entry, until);
         let index = index.ok_or(SocketError::LimitReached)?;
-        let place = Place::Syn(index);
+        let place = FlowState::Syn(index);
         self.demux.insert(hash, place);
         if is_owed {
             self.dirty.push(place.pack());

@@ -17,7 +17,7 @@ use super::assembler::Range;
 use super::connect::{self, Seed};
 use super::connection::Connection;
 use super::figures::Segments;
-use super::flow::{FlowKey, Place, pack};
+use super::flow::{FlowKey, FlowState, pack};
 use super::numbers::{Reader, Writer};
 use super::options::{self, Preset};
 use super::phase::Phase;
@@ -493,10 +493,14 @@ impl Tcp {
             None => {}
             // An earlier connection of the same two ends: the peer has started over with the sender
             // of this image.
-            Some(Place::TimeWait(index)) => self.drop_time_wait(index, hash),
-            Some(Place::Syn(_)) if self.conns.is_full() => return Err(SocketError::LimitReached),
-            Some(Place::Syn(index)) => self.settle_rivals((index, hash), &fields, now, cx, fx)?,
-            Some(Place::Connection(_)) => return Err(SocketError::FlowExists),
+            Some(FlowState::TimeWait(index)) => self.drop_time_wait(index, hash),
+            Some(FlowState::Syn(_)) if self.conns.is_full() => {
+                return Err(SocketError::LimitReached);
+            }
+            Some(FlowState::Syn(index)) => {
+                self.settle_rivals((index, hash), &fields, now, cx, fx)?
+            }
+            Some(FlowState::Connection(_)) => return Err(SocketError::FlowExists),
         }
         let choice = cx.net.choices.note(fields.choice());
         let preset = Preset::of(&fields.socket_options(), &cx.config.tcp, choice);

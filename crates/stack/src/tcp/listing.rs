@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use slipstack_wire::tcp::TcpSegment;
 
 use super::Tcp;
-use super::flow::{FlowKey, Place};
+use super::flow::{FlowKey, FlowState};
 use super::output::control;
 use super::phase::Phase;
 use super::segment::Segment;
@@ -87,7 +87,7 @@ impl Tcp {
         let key = FlowKey::new(local.ip(), local.port(), remote.ip(), remote.port());
         let hash = self.hasher.table(&key);
         match self.find_place(&key, hash) {
-            Some(Place::Syn(index)) => self.drop_syn(index, hash).is_some(),
+            Some(FlowState::Syn(index)) => self.drop_syn(index, hash).is_some(),
             _ => false,
         }
     }

@@ -93,7 +93,7 @@ use connection::Connection;
 use cookie::CookieJar;
 use fast_open::{CookieKeys, ServerCache};
 pub(crate) use flow::FlowKey;
-use flow::{Demux, FlowHasher, Place};
+use flow::{Demux, FlowHasher, FlowState};
 pub use half_open::HalfOpenImage;
 pub use image::{ConnectionImage, Progress};
 use in_flight::InFlight;
@@ -206,11 +206,11 @@ impl Tcp {
         self.find_place(key, self.hasher.table(key)).is_some()
     }
 
-    fn find_place(&self, key: &flow::FlowKey, hash: u64) -> Option<Place> {
+    fn find_place(&self, key: &flow::FlowKey, hash: u64) -> Option<FlowState> {
         self.demux.find(hash, |place| match place {
-            Place::Connection(i) => self.conns.at(i).is_some_and(|c| c.key == *key),
-            Place::Syn(i) => self.syns.entries.at(i).is_some_and(|e| e.key == *key),
-            Place::TimeWait(i) => self.time_waits.entries.at(i).is_some_and(|t| t.key == *key),
+            FlowState::Connection(i) => self.conns.at(i).is_some_and(|c| c.key == *key),
+            FlowState::Syn(i) => self.syns.entries.at(i).is_some_and(|e| e.key == *key),
+            FlowState::TimeWait(i) => self.time_waits.entries.at(i).is_some_and(|t| t.key == *key),
         })
     }
 }

@@ -9,7 +9,7 @@ use super::connect::{self, Seed};
 use super::connection::Connection;
 use super::establish;
 use super::fast_open::Offer;
-use super::flow::{FlowKey, Place};
+use super::flow::{FlowKey, FlowState};
 use super::output::{control, emit};
 use super::phase::Phase;
 use super::room::{Room, room_for};
@@ -168,14 +168,14 @@ impl Tcp {
         entry.sent_at = now;
         entry.is_owed = true;
         if let Some(index) = self.syns.insert(entry, until) {
-            let place = Place::Syn(index);
+            let place = FlowState::Syn(index);
             self.demux.insert(hash, place);
             self.dirty.push(place.pack());
         }
     }
 
     pub(super) fn drop_syn(&mut self, index: u32, hash: u64) -> Option<SynEntry> {
-        self.demux.remove(hash, Place::Syn(index));
+        self.demux.remove(hash, FlowState::Syn(index));
         let entry = self.syns.entries.remove(index)?;
         if let Some(listener) = self.listeners.find_mut(entry.listener) {
             listener.half_open = listener.half_open.saturating_sub(1);
@@ -305,10 +305,10 @@ impl Tcp {
             }
         };
         cx.counters.bump(Counter::RxTcpTaken);
-        let place = Place::Connection(index);
+        let place = FlowState::Connection(index);
         match half {
             HalfOpen::Stored(syn) => {
-                self.demux.replace(hash, Place::Syn(syn), place);
+                self.demux.replace(hash, FlowState::Syn(syn), place);
                 self.syns.entries.clear(syn);
             }
             HalfOpen::Carried(_) => self.demux.insert(hash, place),

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use super::Tcp;
 use super::connection::Connection;
-use super::flow::{FlowKey, Place};
+use super::flow::{FlowKey, FlowState};
 use super::mtu_search;
 use super::phase::Phase;
 use super::seq;
@@ -40,7 +40,8 @@ impl Tcp {
             error.remote.ip(),
             error.remote.port(),
         );
-        let Some(Place::Connection(index)) = self.find_place(&key, self.hasher.table(&key)) else {
+        let Some(FlowState::Connection(index)) = self.find_place(&key, self.hasher.table(&key))
+        else {
             return;
         };
         let Some(conn) = self.conns.at_mut(index) else {

@@ -13,7 +13,7 @@ use slipstack_wire::protocol;
 
 use super::Tcp;
 use super::arrival::Arrival;
-use super::flow::Place;
+use super::flow::FlowState;
 use super::input::fastpath;
 use super::latest::{Flow, Latest};
 use super::segment::Segment;
@@ -60,7 +60,7 @@ impl Tcp {
         if self.latest.flow != flow {
             let key = flow.key();
             match self.find_place(&key, self.hasher.table(&key)) {
-                Some(Place::Connection(index)) if !cx.net.is_own(key.remote_ip()) => {
+                Some(FlowState::Connection(index)) if !cx.net.is_own(key.remote_ip()) => {
                     self.latest = Latest { flow, index };
                 }
                 _ => return false,
@@ -126,11 +126,11 @@ impl Tcp {
             link: None,
         };
         match place {
-            Some(Place::Connection(index)) => {
+            Some(FlowState::Connection(index)) => {
                 self.latest = Latest { flow, index };
                 self.take_known(now, index, segment, cx, fx)
             }
-            Some(Place::Syn(index)) => {
+            Some(FlowState::Syn(index)) => {
                 if self.syns.is_anothers(index, segment) {
                     return false;
                 }
@@ -141,7 +141,7 @@ impl Tcp {
                 }
                 true
             }
-            Some(Place::TimeWait(index)) => {
+            Some(FlowState::TimeWait(index)) => {
                 // A segment that may belong to a later connection takes the long way, which knows
                 // where to send it.
                 let entry = self.time_waits.entries.at(index);

@@ -157,7 +157,7 @@ fn unit(at: Instant) -> u32 {
 }
 
 /// The deadline of an entry; its index and generation.
-type Place = (Instant, u32, u32);
+type WaitEnd = (Instant, u32, u32);
 
 /// The stack's own entries are in one queue, because they wait equally long. Adopted ones have
 /// remaining times of their own and come from as many engines as end: a heap, which costs the
@@ -166,8 +166,8 @@ type Place = (Instant, u32, u32);
 pub struct TimeWaits {
     pub entries: Slab<TimeWait>,
     /// Entries that were evicted early, kept until their time or until there are too many.
-    waiting: VecDeque<Place>,
-    adopted: BinaryHeap<Reverse<Place>>,
+    waiting: VecDeque<WaitEnd>,
+    adopted: BinaryHeap<Reverse<WaitEnd>>,
     /// The first deadline, for the check at every turn.
     next: Instant,
 }
@@ -204,7 +204,8 @@ impl TimeWaits {
         self.entries.remove(index);
         if self.waiting.len() + self.adopted.len() > 2 * self.entries.len() + STALE_MAX {
             let entries = &self.entries;
-            let lives = |&(_, index, generation): &Place| entries.find(index, generation).is_some();
+            let lives =
+                |&(_, index, generation): &WaitEnd| entries.find(index, generation).is_some();
             self.waiting.retain(lives);
             self.adopted.retain(|Reverse(place)| lives(place));
         }

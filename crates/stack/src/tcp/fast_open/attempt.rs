@@ -17,7 +17,7 @@ pub struct Attempt {
     /// The SYN waits for data; the program thinks that it is connected.
     is_deferred: bool,
     /// The program has been notified.
-    is_told: bool,
+    is_reported: bool,
     /// The last SYN was sent without data and option, because one with them got no answer.
     is_plain: bool,
     /// Bytes that a SYN has carried.
@@ -32,7 +32,7 @@ impl Attempt {
             cookie: known.map(|server| server.cookie),
             mss: known.map_or(mss_default, |server| server.mss),
             is_deferred: known.is_some() || may_lack_cookie,
-            is_told: false,
+            is_reported: false,
             is_plain: false,
             sent: 0,
         }
@@ -54,13 +54,13 @@ impl Attempt {
     }
 
     /// Returns whether the program knows that it may write.
-    pub fn is_told(&self) -> bool {
-        self.is_told
+    pub fn is_reported(&self) -> bool {
+        self.is_reported
     }
 
     /// Returns `true`, once, if the program has to be notified that it may write.
     pub fn take_word(&mut self) -> bool {
-        !core::mem::replace(&mut self.is_told, true)
+        !core::mem::replace(&mut self.is_reported, true)
     }
 
     /// Sends the SYN with as many of the `written` bytes as fit, in a segment of at most `mss`.

@@ -6,7 +6,7 @@ use crate::ids::ConnId;
 use crate::network_layer::Cx;
 use crate::tcp::Tcp;
 use crate::tcp::arrival::{Arrival, HalfOpen, Handshake};
-use crate::tcp::flow::{FlowKey, Place};
+use crate::tcp::flow::{FlowKey, FlowState};
 use crate::tcp::input::text;
 use crate::tcp::listen::Listener;
 use crate::tcp::output::control;
@@ -45,7 +45,7 @@ impl Tcp {
         let Ok(index) = self.make_passive(now, arrival, handshake, cx) else {
             return false;
         };
-        self.demux.insert(hash, Place::Connection(index));
+        self.demux.insert(hash, FlowState::Connection(index));
         self.announce(now, index, entry.listener, cx, fx);
         let Some(conn) = self.conns.at_mut(index) else {
             return false;

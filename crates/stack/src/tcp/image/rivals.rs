@@ -11,7 +11,7 @@ use crate::effects::Effects;
 use crate::error::SocketError;
 use crate::fib::Choice;
 use crate::network_layer::Cx;
-use crate::tcp::flow::Place;
+use crate::tcp::flow::FlowState;
 use crate::tcp::output::control;
 use crate::tcp::output::emit::Envelope;
 use crate::tcp::syn::SynEntry;
@@ -87,7 +87,7 @@ impl Tcp {
         };
         let hash = self.hasher.table(&f.key);
         let place = self.find_place(&f.key, hash);
-        let is_free = matches!(place, None | Some(Place::TimeWait(_)));
+        let is_free = matches!(place, None | Some(FlowState::TimeWait(_)));
         if is_free && cx.net.is_own(f.key.local_ip()) {
             // A RST beyond the peer's window would only be challenged.
             let at = f.nxt.min(f.snd_edge.max(f.una));

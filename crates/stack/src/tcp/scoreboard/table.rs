@@ -33,7 +33,7 @@ pub struct Table {
 
 /// Where a record is, until something is inserted or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Cursor {
     chunk: usize,
     at: usize,
 }
@@ -52,22 +52,22 @@ impl Table {
     }
 
     /// The first record.
-    pub fn first(&self) -> Option<Place> {
-        let first = Place { chunk: 0, at: 0 };
+    pub fn first(&self) -> Option<Cursor> {
+        let first = Cursor { chunk: 0, at: 0 };
         (!self.is_empty()).then_some(first)
     }
 
     /// The record of byte `seq`, or the first if that is beyond it.
-    pub fn find(&self, seq: u64) -> Option<Place> {
+    pub fn find(&self, seq: u64) -> Option<Cursor> {
         let chunk = self.ends.partition_point(|end| *end <= seq);
         let records = &self.chunks.get(chunk)?.records;
         let at = records.partition_point(|r| r.end <= seq);
-        Some(Place { chunk, at })
+        Some(Cursor { chunk, at })
     }
 
     /// As [`Self::find`], for a byte that is likely to be a few records behind `near`.
     #[inline]
-    pub fn find_near(&self, near: Option<Place>, seq: u64) -> Option<Place> {
+    pub fn find_near(&self, near: Option<Cursor>, seq: u64) -> Option<Cursor> {
         let mut next = near;
         for _ in 0..NEAR {
             let Some(place) = next else { break };
@@ -83,17 +83,17 @@ impl Table {
     }
 
     #[inline]
-    pub fn get(&self, place: Place) -> Option<&Record> {
+    pub fn get(&self, place: Cursor) -> Option<&Record> {
         self.chunks.get(place.chunk)?.records.get(place.at)
     }
 
     #[inline]
-    pub fn next(&self, place: Place) -> Option<Place> {
-        let Place { chunk, at } = place;
+    pub fn next(&self, place: Cursor) -> Option<Cursor> {
+        let Cursor { chunk, at } = place;
         if at + 1 < self.chunks.get(chunk)?.records.len() {
-            return Some(Place { chunk, at: at + 1 });
+            return Some(Cursor { chunk, at: at + 1 });
         }
-        let next = Place {
+        let next = Cursor {
             chunk: chunk + 1,
             at: 0,
         };
@@ -101,18 +101,18 @@ impl Table {
     }
 
     #[inline]
-    pub fn before(&self, place: Place) -> Option<Place> {
-        let Place { chunk, at } = place;
+    pub fn before(&self, place: Cursor) -> Option<Cursor> {
+        let Cursor { chunk, at } = place;
         if at > 0 {
-            return Some(Place { chunk, at: at - 1 });
+            return Some(Cursor { chunk, at: at - 1 });
         }
         let chunk = chunk.checked_sub(1)?;
         let at = self.chunks.get(chunk)?.records.len().checked_sub(1)?;
-        Some(Place { chunk, at })
+        Some(Cursor { chunk, at })
     }
 
     /// Up to `count` records behind `place`, those of its chunk and the next.
-    pub fn after(&self, place: Place, count: usize) -> impl DoubleEndedIterator<Item = &Record> {
+    pub fn after(&self, place: Cursor, count: usize) -> impl DoubleEndedIterator<Item = &Record> {
         let records = |chunk: usize| self.chunks.get(chunk).map_or(&[][..], |c| &c.records);
         let own = records(place.chunk).get(place.at + 1..).unwrap_or(&[]);
         let own = &own[..own.len().min(count)];
@@ -123,7 +123,7 @@ impl Table {
 
     /// Changes a record, but not where it ends. It may cease to be lost.
     #[inline]
-    pub fn change(&mut self, place: Place, how: impl FnOnce(&mut Record)) {
+    pub fn change(&mut self, place: Cursor, how: impl FnOnce(&mut Record)) {
         let Some(chunk) = self.chunks.get_mut(place.chunk) else {
             return;
         };
@@ -138,14 +138,14 @@ impl Table {
 
     /// Another one takes its place.
     #[inline]
-    pub fn replace(&mut self, place: Place, record: Record) {
+    pub fn replace(&mut self, place: Cursor, record: Record) {
         self.change(place, |old| *old = record);
         self.note_end(place.chunk);
     }
 
     /// Marks a record as lost. Gives its length.
     #[inline]
-    pub fn condemn(&mut self, place: Place) -> u64 {
+    pub fn condemn(&mut self, place: Cursor) -> u64 {
         let Some(chunk) = self.chunks.get_mut(place.chunk) else {
             return 0;
         };
@@ -191,8 +191,8 @@ impl Table {
     }
 
     /// Places a record behind another one, which ends where it begins, and gives where.
-    pub fn insert_after(&mut self, place: Place, record: Record) -> Place {
-        let Place { mut chunk, mut at } = place;
+    pub fn insert_after(&mut self, place: Cursor, record: Record) -> Cursor {
+        let Cursor { mut chunk, mut at } = place;
         if self.chunks[chunk].records.len() >= CHUNK_MAX {
             self.halve(chunk);
             if at >= HALF {
@@ -212,7 +212,7 @@ impl Table {
         }
         self.len += 1;
         self.note_end(chunk);
-        Place { chunk, at }
+        Cursor { chunk, at }
     }
 
     fn halve(&mut self, chunk: usize) {
@@ -226,8 +226,8 @@ impl Table {
         self.note_end(chunk);
     }
 
-    pub fn remove(&mut self, place: Place) {
-        let Place { chunk, at } = place;
+    pub fn remove(&mut self, place: Cursor) {
+        let Cursor { chunk, at } = place;
         let Some(shorter) = self.chunks.get_mut(chunk) else {
             return;
         };
@@ -292,7 +292,7 @@ impl Table {
     }
 
     /// The first lost record.
-    pub fn find_lost(&mut self) -> Option<Place> {
+    pub fn find_lost(&mut self) -> Option<Cursor> {
         let later = &self.chunks[self.lost_from..];
         let Some(ahead) = later.iter().position(|c| c.lost != 0) else {
             self.lost_from = self.chunks.len();
@@ -301,7 +301,7 @@ impl Table {
         let chunk = self.lost_from + ahead;
         self.lost_from = chunk;
         let at = self.chunks[chunk].lost.trailing_zeros() as usize;
-        Some(Place { chunk, at })
+        Some(Cursor { chunk, at })
     }
 
     /// The numbers kept beside the records are right.

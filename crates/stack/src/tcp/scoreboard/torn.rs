@@ -5,7 +5,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use super::table::{Place, Table};
+use super::table::{Cursor, Table};
 use super::{Delivered, RECORDS_MAX, Record, Scoreboard, WALK_MAX};
 use crate::tcp::assembler::Range;
 use crate::tcp::delivery::Stamp;
@@ -171,7 +171,7 @@ impl Torn {
 
     /// `covered`, a part of `record`, is SACKed: it becomes one with neighbours that are, and the
     /// rest stays.
-    fn carve(&mut self, place: Place, record: &Record, covered: Record, mss: u64) {
+    fn carve(&mut self, place: Cursor, record: &Record, covered: Record, mss: u64) {
         let mut covered = covered;
         covered.is_sacked = true;
         covered.is_lost = false;
@@ -206,7 +206,7 @@ impl Torn {
     }
 
     /// Merges `covered` with its successor.
-    fn join_next(&mut self, place: Place, covered: &mut Record) {
+    fn join_next(&mut self, place: Cursor, covered: &mut Record) {
         if let Some(next) = self.records.next(place)
             && let Some(&after) = self.records.get(next)
             && after.is_sacked
@@ -217,7 +217,7 @@ impl Torn {
     }
 
     /// Merges `covered` into the record before `place` if that is SACKed.
-    fn join_before(&mut self, place: Place, covered: &Record) -> bool {
+    fn join_before(&mut self, place: Cursor, covered: &Record) -> bool {
         let Some(before) = self.records.before(place) else {
             return false;
         };
@@ -231,14 +231,14 @@ impl Torn {
     }
 
     /// As `cut_before`, where the record is likely to be the first that is lost.
-    fn begin_at(&mut self, at: u64) -> Option<Place> {
+    fn begin_at(&mut self, at: u64) -> Option<Cursor> {
         let lost = self.records.find_lost();
-        let is_there = |place: &Place| self.records.get(*place).is_some_and(|r| r.start == at);
+        let is_there = |place: &Cursor| self.records.get(*place).is_some_and(|r| r.start == at);
         lost.filter(is_there).or_else(|| self.cut_before(at))
     }
 
     /// The record of byte `at`, which begins there afterwards unless it is SACKed.
-    fn cut_before(&mut self, at: u64) -> Option<Place> {
+    fn cut_before(&mut self, at: u64) -> Option<Cursor> {
         let place = self.records.find(at)?;
         let record = self.records.get(place)?;
         if record.start >= at || record.is_sacked {
@@ -250,7 +250,7 @@ impl Torn {
     /// Cuts so that a record ends at `at`, and returns it and its successor. At the ends of our own
     /// transmissions the table may grow beyond its limit, because they are no shorter than a
     /// segment.
-    fn cut_at(&mut self, place: Place, at: u64) -> (Place, Place) {
+    fn cut_at(&mut self, place: Cursor, at: u64) -> (Cursor, Cursor) {
         let Some(&record) = self.records.get(place) else {
             return (place, place);
         };
@@ -332,7 +332,7 @@ impl Torn {
         }
     }
 
-    pub fn condemn(&mut self, place: Place, lost: &mut u64) {
+    pub fn condemn(&mut self, place: Cursor, lost: &mut u64) {
         *lost += self.records.condemn(place);
     }
 

@@ -4,7 +4,7 @@
 //! Records sent once are ordered alike by sequence and by time; retransmissions are listed as they
 //! leave. Both are examined from the oldest on, and an examined record is not looked at again.
 
-use super::table::Place;
+use super::table::Cursor;
 use super::torn::{Resent, Torn};
 use super::{Scoreboard, WALK_MAX};
 
@@ -147,7 +147,7 @@ impl Torn {
     /// When the latest of the suspects behind the oldest becomes lost.
     fn find_latest_first(
         &self,
-        oldest: Place,
+        oldest: Cursor,
         judge: &mut impl FnMut(u64, u64) -> Judgement,
     ) -> Option<u64> {
         let behind = self.records.after(oldest, SUSPECTS_MAX).rev();
@@ -191,7 +191,7 @@ impl Torn {
     }
 
     /// The oldest retransmission is lost, as far as it is `missing`.
-    fn condemn_oldest(&mut self, missing: Option<(Place, u64)>, lost: &mut u64) {
+    fn condemn_oldest(&mut self, missing: Option<(Cursor, u64)>, lost: &mut u64) {
         let mut judged = u64::MAX;
         if let Some((place, end)) = missing {
             self.condemn(place, lost);
@@ -226,7 +226,7 @@ impl Torn {
     }
 
     /// Returns the first record of a retransmission that was neither acknowledged nor SACKed since.
-    fn find_resent(&self, resent: &Resent, near: Option<Place>) -> Option<(Place, u64)> {
+    fn find_resent(&self, resent: &Resent, near: Option<Cursor>) -> Option<(Cursor, u64)> {
         let mut next = self.records.find_near(near, resent.start);
         for _ in 0..WALK_MAX {
             let place = next?;

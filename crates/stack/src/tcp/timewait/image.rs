@@ -10,7 +10,7 @@ use super::{TimeWait, UNIT_SHIFT, unit};
 use crate::error::SocketError;
 use crate::network_layer::Cx;
 use crate::tcp::Tcp;
-use crate::tcp::flow::{FlowKey, Place};
+use crate::tcp::flow::{FlowKey, FlowState};
 use crate::time::{Instant, nanos};
 
 /// An entry in TIME-WAIT as plain numbers.
@@ -116,7 +116,7 @@ impl Tcp {
         let hash = self.hasher.table(&key);
         match self.find_place(&key, hash) {
             None => {}
-            Some(Place::TimeWait(index)) if self.is_earlier(index, &entry, now) => {
+            Some(FlowState::TimeWait(index)) if self.is_earlier(index, &entry, now) => {
                 self.drop_time_wait(index, hash);
             }
             Some(_) => return Err(SocketError::FlowExists),
@@ -125,7 +125,7 @@ impl Tcp {
             .time_waits
             .insert_adopted(entry, until)
             .ok_or(SocketError::LimitReached)?;
-        self.demux.insert(hash, Place::TimeWait(index));
+        self.demux.insert(hash, FlowState::TimeWait(index));
         Ok(())
     }
 
@@ -139,7 +139,7 @@ impl Tcp {
     pub fn forget_time_wait(&mut self, local: SocketAddr, remote: SocketAddr) -> bool {
         let key = FlowKey::new(local.ip(), local.port(), remote.ip(), remote.port());
         let hash = self.hasher.table(&key);
-        let Some(Place::TimeWait(index)) = self.find_place(&key, hash) else {
+        let Some(FlowState::TimeWait(index)) = self.find_place(&key, hash) else {
             return false;
         };
         self.drop_time_wait(index, hash);

@@ -1,12 +1,12 @@
-//! Containers that few sockets ever fill.
+//! A box that is made when something is first put into it, for what few sockets have.
 
 /// A value that takes a pointer's room until it is made.
 #[derive(Debug, Default)]
-pub struct Seldom<T>(Option<Box<T>>);
+pub struct LazyBox<T>(Option<Box<T>>);
 
-impl<T: Default> Seldom<T> {
+impl<T: Default> LazyBox<T> {
     /// Before anything has been put in.
-    pub const NONE: Seldom<T> = Seldom(None);
+    pub const NONE: LazyBox<T> = LazyBox(None);
 
     #[inline]
     pub fn get(&self) -> Option<&T> {

@@ -35,7 +35,7 @@ impl Process {
     /// own): a socket on the stack that has the port too gives up its kernel part. Returns `true`
     /// if the call is worth another try.
     #[cold]
-    pub fn cede_port(&self, fd: i32, addr: Option<&[u8]>) -> bool {
+    pub fn free_kernel_port(&self, fd: i32, addr: Option<&[u8]>) -> bool {
         let Some(chosen) = self.chosen.find(fd) else {
             return false;
         };
@@ -46,20 +46,20 @@ impl Process {
                 .map(|port| u16::from_be_bytes([port[0], port[1]])),
             None => chosen.port(),
         };
-        let mut has_ceded = false;
+        let mut has_freed = false;
         for (_, entry) in self.table.all() {
             if let Entry::Socket(socket) = entry
                 && (socket.kind == Kind::Stream) == chosen.is_stream
                 && port.is_some_and(|port| port != 0 && has_kernel_port(&socket, port))
             {
-                has_ceded |= self.cede(&socket).is_ok();
+                has_freed |= self.give_up_kernel(&socket).is_ok();
             }
         }
-        has_ceded
+        has_freed
     }
 
     /// Gives the kernel part up: the socket is the stack's alone from now on.
-    pub(crate) fn cede(&self, socket: &Arc<Description>) -> Result<(), Errno> {
+    pub(crate) fn give_up_kernel(&self, socket: &Arc<Description>) -> Result<(), Errno> {
         for (set, item) in sets_of(socket) {
             remove_kernel_part(&set, item);
         }
@@ -68,7 +68,7 @@ impl Process {
         for number in numbers.into_iter().filter_map(Descriptor::new) {
             replace(number, &anchor)?;
         }
-        socket.is_ceded.store(true, Ordering::Release);
+        socket.is_kernel_given_up.store(true, Ordering::Release);
         socket.has_kernel.store(false, Ordering::Release);
         match socket.decided() {
             Some(Decided::Dgram(dgram)) => {
