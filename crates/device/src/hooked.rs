@@ -60,7 +60,7 @@ pub trait FrameHook: Send {
 const ANSWERS_MAX: usize = 1024;
 /// Bytes of a frame that are sent as its header; the length does not matter otherwise.
 const HEADER_LEN: usize = 60;
-/// Flushes, one a turn, after which the system is asked for losses: that is a call.
+/// Turns with traffic after which the system is asked for losses: that is a call.
 const ASKED_EVERY: u32 = 64;
 /// Frames that the program had kept, of one run.
 const DONE_MAX: usize = 256;
@@ -73,7 +73,9 @@ pub struct Hooked<D: Device> {
     answers: Vec<(LinkId, Vec<u8>)>,
     /// Frames that were answers, to be filled again.
     spare: Vec<Vec<u8>>,
-    flushes: u32,
+    /// Frames received and sent when the hook was last given the counters.
+    reported: (u64, u64),
+    reports: u32,
 }
 
 impl<D: Device> Hooked<D> {
@@ -84,7 +86,8 @@ impl<D: Device> Hooked<D> {
             scratch: Vec::new(),
             answers: Vec::new(),
             spare: Vec::new(),
-            flushes: 0,
+            reported: (0, 0),
+            reports: 0,
         }
     }
 
@@ -95,6 +98,14 @@ impl<D: Device> Hooked<D> {
         }
         while let Some((link, frame)) = self.hook.next_outgoing() {
             let _ = send(&mut self.device, &frame, link);
+        }
+    }
+
+    fn report(&mut self, at_hand: &DeviceCounters) {
+        self.reports = self.reports.wrapping_add(1);
+        match self.reports.is_multiple_of(ASKED_EVERY) {
+            true => self.hook.on_counters(&self.device.counters()),
+            false => self.hook.on_counters(at_hand),
         }
     }
 
@@ -217,12 +228,13 @@ impl<D: Device> Device for Hooked<D> {
     fn flush(&mut self) {
         self.send_own();
         self.device.flush();
-        self.flushes = self.flushes.wrapping_add(1);
-        let counters = match self.flushes.is_multiple_of(ASKED_EVERY) {
-            true => self.device.counters(),
-            false => self.device.counters_at_hand(),
-        };
-        self.hook.on_counters(&counters);
+        let counters = self.device.counters_at_hand();
+        // A thread that polls runs turns without traffic.
+        let frames = (counters.rx_frames, counters.tx_frames);
+        if frames != self.reported {
+            self.reported = frames;
+            self.report(&counters);
+        }
     }
 
     fn poll_fd(&self) -> RawFd {
@@ -276,6 +288,7 @@ mod tests {
 
     use super::*;
     use crate::loopback::pair;
+    use crate::swap::Swap;
 
     type Frames = Vec<(LinkId, Vec<u8>)>;
 
@@ -285,6 +298,7 @@ mod tests {
     struct Program {
         outgoing: Arc<Mutex<Frames>>,
         kept: Frames,
+        reports: Arc<Mutex<u32>>,
     }
 
     impl FrameHook for Program {
@@ -328,7 +342,9 @@ mod tests {
             self.outgoing.lock().unwrap().pop()
         }
 
-        fn on_counters(&mut self, _: &DeviceCounters) {}
+        fn on_counters(&mut self, _: &DeviceCounters) {
+            *self.reports.lock().unwrap() += 1;
+        }
     }
 
     #[test]
@@ -355,6 +371,8 @@ mod tests {
     struct Links {
         sent: Arc<Mutex<Vec<(u8, u16)>>>,
         left: Vec<(u8, u16)>,
+        /// How often the counters were fetched.
+        asked: Arc<Mutex<u32>>,
     }
 
     impl Device for Links {
@@ -396,8 +414,35 @@ mod tests {
         }
 
         fn counters(&self) -> DeviceCounters {
-            DeviceCounters::default()
+            *self.asked.lock().unwrap() += 1;
+            self.counters_at_hand()
         }
+
+        fn counters_at_hand(&self) -> DeviceCounters {
+            DeviceCounters {
+                tx_frames: self.sent.lock().unwrap().len() as u64,
+                ..DeviceCounters::default()
+            }
+        }
+    }
+
+    #[test]
+    fn counters_are_reported_with_traffic_and_not_while_a_thread_polls() {
+        let reports = Arc::new(Mutex::new(0));
+        let program = Program {
+            reports: Arc::clone(&reports),
+            ..Program::default()
+        };
+        let links = Links::default();
+        let asked = Arc::clone(&links.asked);
+        let mut device = Hooked::new(Swap::new(Box::new(links)), Box::new(program));
+        for turn in 0..100 {
+            if turn % 50 == 10 {
+                send(&mut device, &[1; 20], LinkId(0)).unwrap();
+            }
+            device.flush();
+        }
+        assert_eq!((*reports.lock().unwrap(), *asked.lock().unwrap()), (2, 0));
     }
 
     #[test]

@@ -120,4 +120,8 @@ impl Device for Swap {
     fn counters(&self) -> DeviceCounters {
         self.0.counters()
     }
+
+    fn counters_at_hand(&self) -> DeviceCounters {
+        self.0.counters_at_hand()
+    }
 }

@@ -166,10 +166,20 @@ impl Device for Sorting {
     }
 
     fn counters(&self) -> DeviceCounters {
+        self.with_tally(self.device.counters())
+    }
+
+    fn counters_at_hand(&self) -> DeviceCounters {
+        self.with_tally(self.device.counters_at_hand())
+    }
+}
+
+impl Sorting {
+    fn with_tally(&self, counters: DeviceCounters) -> DeviceCounters {
         DeviceCounters {
             rx_passed_on: self.tally.passed_on,
             rx_passed_lost: self.tally.lost,
-            ..self.device.counters()
+            ..counters
         }
     }
 }
