@@ -4,7 +4,7 @@
 //! The ring reserves their room. A reader that needs more than two pieces of memory at once, or
 //! bytes that outlive the program, copies them to their place in the ring.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use slipstack_mem::{ByteRing, RawSlice};
 
@@ -62,7 +62,7 @@ pub(crate) fn gaps(
 /// A program's extents as the engine knows them, by the sockets' indices.
 #[derive(Debug, Default)]
 pub(crate) struct Extents {
-    of: HashMap<u32, VecDeque<Extent>>,
+    of: BTreeMap<u32, VecDeque<Extent>>,
     count: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Blocks of the send arena that pieces are carved from, and their contents.
 
 use core::ops::Range;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use slipstack_mem::ByteRing;
 
@@ -17,7 +17,8 @@ pub(super) struct Block {
 /// The blocks of one program.
 #[derive(Debug, Default)]
 pub(super) struct Carvings {
-    pub(super) blocks: BTreeMap<usize, Block>,
+    /// In the order of their places.
+    pub(super) blocks: Vec<Block>,
     /// The rest of the block that pieces are carved from.
     rest: Range<usize>,
     pub(super) held: usize,
@@ -25,9 +26,16 @@ pub(super) struct Carvings {
 }
 
 impl Carvings {
+    fn index_of(&self, place: usize) -> Option<usize> {
+        let after = |block: &Block| block.ring.offset() <= place;
+        let index = self.blocks.partition_point(after).checked_sub(1)?;
+        let ring = self.blocks[index].ring;
+        (place - ring.offset() < ring.size()).then_some(index)
+    }
+
     pub(super) fn block_of(&mut self, place: usize) -> Option<&mut Block> {
-        let (_, block) = self.blocks.range_mut(..=place).next_back()?;
-        (place - block.ring.offset() < block.ring.size()).then_some(block)
+        let index = self.index_of(place)?;
+        self.blocks.get_mut(index)
     }
 
     /// Returns whether both are in one block, because each block is freed separately.
@@ -61,13 +69,13 @@ impl Carvings {
 
     /// One user less; returns the block if it was the last one.
     pub(super) fn leave_block(&mut self, place: usize) -> Option<ByteRing> {
-        let block = self.block_of(place)?;
+        let index = self.index_of(place)?;
+        let block = &mut self.blocks[index];
         block.users -= 1;
         if block.users > 0 {
             return None;
         }
-        let ring = block.ring;
-        self.blocks.remove(&ring.offset());
+        let ring = self.blocks.remove(index).ring;
         self.held -= ring.size();
         Some(ring)
     }
@@ -78,7 +86,9 @@ impl Carvings {
             0 => None,
             end => self.leave_block(end - 1),
         };
-        self.blocks.insert(ring.offset(), Block { ring, users: 1 });
+        let before_it = |block: &Block| block.ring.offset() < ring.offset();
+        let index = self.blocks.partition_point(before_it);
+        self.blocks.insert(index, Block { ring, users: 1 });
         self.held += ring.size();
         self.rest = ring.offset()..ring.offset() + ring.size();
         before

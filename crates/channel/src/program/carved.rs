@@ -13,7 +13,6 @@ use crate::cell::Cell;
 use crate::command::Command;
 use crate::extents::{EXTENTS_MAX, Extent, gaps};
 use crate::ids::SockId;
-use crate::layout::PUNCH_MIN;
 
 use super::ProgramEnd;
 use super::sockets::TxSide;
@@ -22,8 +21,9 @@ use super::sockets::TxSide;
 pub const CARVED_MAX: usize = 1 << RING_LOG2_MAX;
 /// Fewer bytes are copied into the ring: a copy of so few costs less than an extent.
 const LENT_MIN: usize = 4096;
-/// The shortest block.
-const BLOCK_MIN: usize = 1 << 20;
+/// The shortest block. As the next one is used while the last is acknowledged, short blocks keep a
+/// program that makes its pieces one after the other in memory which its processor has cached.
+const BLOCK_MIN: usize = 256 << 10;
 /// Pieces begin at multiples of this.
 const ALIGN: usize = 8;
 /// Blocks that are free keep their pages while all blocks together are not larger.
@@ -113,7 +113,7 @@ impl ProgramEnd {
 
     fn free_block(&self, block: Option<ByteRing>) {
         let Some(block) = block else { return };
-        if self.inner.carvings.lock().held > WARM_MAX && block.size() >= PUNCH_MIN {
+        if self.inner.carvings.lock().held > WARM_MAX {
             let _ = self.inner.region.punch(block.offset(), block.size());
         }
         self.give_back(&mut self.inner.arena.lock(), block);

@@ -110,7 +110,7 @@ fn the_engine_gathers_pieces_in_place_and_their_memory_is_freed() {
     world.acknowledge(37_776);
     world.program.release_idle();
     let carvings = world.program.inner.carvings.lock();
-    let block = carvings.blocks.values().next().unwrap();
+    let block = carvings.blocks.first().unwrap();
     assert_eq!((carvings.extents, block.users), (0, 1));
     assert!(world.engine.contradiction().is_none());
 }
