@@ -60,7 +60,9 @@ def every_example_is_short_and_is_c_and_cpp_for_two_compilers(world):
 
 @test(modes=ON_STACK)
 def invalid_calls_fail_with_an_error(world):
-    program = start(world, compiled(world, PROGRAMS / "bad_input.c"))
+    # A config.ini of its folder would be read.
+    bad_input = compiled(world, PROGRAMS / "bad_input.c")
+    program = start(world, bad_input, env={"FOLDER": world.folder})
     assert program.wait(20) == 0, program.tail()
     unknown = world.beside(compiled(world, EXAMPLES / "epoll_http.c"), "--no-such-option")
     assert unknown.wait(10) == 1 and "there is no option '--no-such-option'" in unknown.errors()

@@ -158,7 +158,7 @@ static void sockets(void)
 
 int main(int argc, char *argv[])
 {
-    if (chdir("/tmp") < 0)
+    if (chdir(getenv("FOLDER")) < 0)
         return 1;
     before();
     check(ff_init(argc, argv) == 0, "ff_init");
