@@ -1,12 +1,15 @@
 //! [`Attach`] for programs: does nothing until the first socket needs an engine.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use slipstack_channel::control::net::NetworkState;
-use slipstack_channel::control::{Attached, ControlSocket, Descriptor, Reply, Request, Welcome};
+use slipstack_channel::control::{
+    Attached, ControlSocket, Descriptor, Refusal, Reply, Request, Welcome,
+};
 use slipstack_channel::{Attach, AttachError, EngineHandle, Policy, ProgramEnd, REGION_LEN_MAX};
 use slipstack_config::Settings;
 use slipstack_engine::Remote;
@@ -124,25 +127,31 @@ impl Client {
     }
 
     fn ask_network(&self, state: &mut State) -> Result<NetworkState, Error> {
-        let ask = |socket: &ControlSocket| {
-            socket.send(&Request::Network, &[])?;
-            Ok::<_, Error>(socket.receive::<Reply>(ANSWER_MS)?.0)
-        };
-        let reply = match (&state.first_peer, state.links.first(), &state.instance) {
-            (Some(FirstPeer::Keeper(link)), ..) => link.ask(&Request::Network, &[])?.0,
-            (_, Some(link), _) => link.ask(&Request::Network, &[])?.0,
-            (Some(FirstPeer::Instance(socket)), ..) | (_, _, Some(socket)) => ask(socket)?,
-            // A child that has not needed the stack yet.
-            (None, None, None) => {
-                state.welcome = None;
-                self.welcome(state)?;
-                return self.ask_network(state);
-            }
-        };
-        match reply {
+        match self.ask(state, &Request::Network)? {
             Reply::Network(told) => Ok(*told),
             _ => Err(Error::Confused),
         }
+    }
+
+    /// Asks the keeper or the instance, whichever this process is connected to.
+    fn ask(&self, state: &mut State, request: &Request) -> Result<Reply, Error> {
+        let ask = |socket: &ControlSocket| {
+            socket.send(request, &[])?;
+            Ok::<_, Error>(socket.receive::<Reply>(ANSWER_MS)?.0)
+        };
+        Ok(
+            match (&state.first_peer, state.links.first(), &state.instance) {
+                (Some(FirstPeer::Keeper(link)), ..) => link.ask(request, &[])?.0,
+                (_, Some(link), _) => link.ask(request, &[])?.0,
+                (Some(FirstPeer::Instance(socket)), ..) | (_, _, Some(socket)) => ask(socket)?,
+                // A child that has not needed the stack yet.
+                (None, None, None) => {
+                    state.welcome = None;
+                    self.welcome(state)?;
+                    return self.ask(state, request);
+                }
+            },
+        )
     }
 
     /// Another identity of this program, named after the calling thread.
@@ -387,6 +396,17 @@ impl Attach for Client {
     fn policy(&self) -> Result<Policy, AttachError> {
         let welcome = self.welcome(&mut self.state().lock())?;
         Ok(policy(welcome))
+    }
+
+    fn is_port_used(&self, local: SocketAddr, is_v6_only: bool) -> bool {
+        let request = Request::FindPort { local, is_v6_only };
+        let is_use = |refusal| refusal == Refusal::AddressInUse;
+        match self.ask(&mut self.state().lock(), &request) {
+            Ok(Reply::Refused { refusal, .. }) | Err(Error::Refused { refusal, .. }) => {
+                is_use(refusal)
+            }
+            Ok(_) | Err(_) => false,
+        }
     }
 
     fn policy_by_now(&self) -> Result<Policy, AttachError> {

@@ -1,6 +1,7 @@
 //! The trait by which the program's side gets an engine, whatever the placement.
 
 use core::fmt;
+use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 
@@ -73,6 +74,12 @@ pub trait Attach: Send + Sync {
 
     /// Returns the policy. May have to ask the keeper, once.
     fn policy(&self) -> Result<Policy, AttachError>;
+
+    /// Returns whether connections of programs that have ended, or the TIME-WAIT of some, have this
+    /// local port. May have to ask the keeper.
+    fn is_port_used(&self, _local: SocketAddr, _is_v6_only: bool) -> bool {
+        false
+    }
 
     /// Returns the current policy, if it may have changed.
     ///

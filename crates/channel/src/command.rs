@@ -88,6 +88,12 @@ pub enum Command {
     Info {
         sock: SockId,
     },
+    /// Asks whether connections, or the TIME-WAIT of some, have this local port. Reply:
+    /// [`crate::Reply::Done`] if none has, else the refusal `AddrInUse`.
+    FindPort {
+        local: SocketAddr,
+        v6_only: bool,
+    },
     /// `None` dissolves the association. Reply: [`crate::Reply::Bound`].
     UdpConnect {
         sock: SockId,
@@ -142,6 +148,7 @@ const TELL_SENT: u8 = 16;
 const OFFER: u8 = 17;
 const CLAIM: u8 = 18;
 const EXTENT: u8 = 19;
+const FIND_PORT: u8 = 20;
 
 type Payload = [u64; PAYLOAD_WORDS];
 
@@ -170,6 +177,13 @@ fn ticket_of(payload: &Payload) -> Ticket {
     Ticket {
         slot: (payload[0] >> 16) as u16,
         sequence: (payload[1] >> 32) as u32,
+    }
+}
+
+fn find_port_of(flags: u8, payload: &Payload) -> Command {
+    Command::FindPort {
+        local: addr_of(payload),
+        v6_only: flags & 1 == 1,
     }
 }
 
@@ -247,6 +261,10 @@ impl Command {
                 (SET_OPTION, number, Some(sock), args)
             }
             Command::Info { sock } => (INFO, 0, Some(sock), ZERO),
+            Command::FindPort { local, v6_only } => {
+                let [a, b, c] = with_addr(local);
+                (FIND_PORT, u8::from(v6_only), None, [a, b, c, 0, 0])
+            }
             Command::UdpConnect { sock, remote } => {
                 let [a, b, c] = remote.map_or([0; 3], with_addr);
                 (
@@ -322,6 +340,7 @@ impl Command {
                 option: SocketOption::decode(flags, args)?,
             },
             INFO => Command::Info { sock },
+            FIND_PORT => find_port_of(flags, payload),
             UDP_CONNECT => {
                 let remote = (flags & 1 == 1).then(|| addr_of(payload));
                 Command::UdpConnect { sock, remote }

@@ -27,7 +27,7 @@ pub use text::{add_line, read_bytes, read_lines, read_text, text_file};
 pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitEntry};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 13;
+pub const CONTROL_VERSION: u32 = 14;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -135,6 +135,12 @@ pub enum Request {
     /// more.
     TimeWaits {
         entries: Vec<TimeWaitEntry>,
+    },
+    /// Asks the keeper or an instance whether it has connections, or the TIME-WAIT of some, with
+    /// this local port. Refused as [`Refusal::AddressInUse`] if so.
+    FindPort {
+        local: SocketAddr,
+        is_v6_only: bool,
     },
     /// Orderly end: nothing is left, or all was handed over.
     EndSession,

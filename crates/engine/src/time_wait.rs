@@ -1,5 +1,7 @@
 //! Transfer of TIME-WAIT entries from the stack of an engine that ends to the keeper's.
 
+use std::net::SocketAddr;
+
 use slipstack_channel::control::TimeWaitEntry;
 use slipstack_stack::{Instant, TimeWaitImage};
 
@@ -10,6 +12,12 @@ use crate::engine::Engine;
 const TOLD_MAX: usize = 65_536;
 
 impl Engine {
+    /// Returns whether a connection, or the TIME-WAIT of one, has the port of `local` at an address
+    /// that a socket bound to `local` would share.
+    pub fn has_port(&self, local: SocketAddr, is_v6_only: bool) -> bool {
+        self.stack.tcp_has_port(local, is_v6_only)
+    }
+
     /// Returns the TIME-WAIT entries, those with most time left first.
     pub fn time_waits(&self, now: Instant) -> Vec<TimeWaitEntry> {
         let images = self.stack.tcp_time_waits(now, TOLD_MAX);

@@ -12,6 +12,7 @@ use crate::options::{CloseMode, ListenOptions, PortHold, PortRange, SocketOption
 use crate::stack::{Stack, cx};
 use slipstack_terms::TcpInfo;
 
+use crate::bound::Bound;
 use crate::effects::ConnectionOrigin;
 use crate::tcp::{ConnectionImage, HalfOpenImage, TimeWaitImage};
 use crate::time::Instant;
@@ -275,6 +276,13 @@ impl Stack {
     /// it so. Returns whether there was one.
     pub fn tcp_forget_time_wait(&mut self, local: SocketAddr, remote: SocketAddr) -> bool {
         self.tcp.forget_time_wait(local, remote)
+    }
+
+    /// Returns whether a connection, or the TIME-WAIT of one, has the port of `local` at an address
+    /// that a socket bound to `local` would share.
+    pub fn tcp_has_port(&self, local: SocketAddr, is_v6_only: bool) -> bool {
+        let bound = Bound::new(local.ip(), is_v6_only);
+        self.tcp.has_port(bound, local.port())
     }
 
     /// Every connection, for a list.

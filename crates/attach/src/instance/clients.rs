@@ -175,6 +175,10 @@ impl ControlServer {
                 let network = NetworkState::clone(engine.network());
                 Ok((Reply::Network(Box::new(network)), Vec::new()))
             }
+            Request::FindPort { local, is_v6_only } => match engine.has_port(local, is_v6_only) {
+                true => refuse(Refusal::AddressInUse, "the port has connections"),
+                false => Ok((Reply::Done, Vec::new())),
+            },
             Request::Stop { .. } => {
                 self.is_stopping = true;
                 Ok((Reply::Done, Vec::new()))

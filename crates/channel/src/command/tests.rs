@@ -74,6 +74,10 @@ fn commands() -> Vec<Command> {
         Command::Consumed { sock },
         Command::Info { sock },
         Command::TellSent { sock },
+        Command::FindPort {
+            local: addr,
+            v6_only: true,
+        },
     ]);
     let upto = 1 << 40;
     all.push(Command::Urgent { sock, upto });

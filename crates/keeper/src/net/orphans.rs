@@ -3,6 +3,8 @@
 //! Each has a record for a successor. Its image is updated when segments of its peer have arrived
 //! and before anything is sent in reaction; `ConnectionImage::presume_sent` covers data sent since.
 
+use std::net::SocketAddr;
+
 use slipstack_channel::HandoverImage;
 use slipstack_channel::control::TimeWaitEntry;
 use slipstack_device::{Flow, Transport};
@@ -50,6 +52,12 @@ impl Net {
         }
         let image = time_wait_of(announced);
         self.stack.tcp_adopt_time_wait(Instant(now), &image)
+    }
+
+    /// Returns whether a connection that is completed here, or a TIME-WAIT, has the port of `local`
+    /// at an address that a socket bound to `local` would share.
+    pub fn has_port(&self, local: SocketAddr, is_v6_only: bool) -> bool {
+        self.stack.tcp_has_port(local, is_v6_only)
     }
 
     /// Continues a connection of the former keeper.

@@ -117,6 +117,15 @@ fn the_keeper_continues_time_wait_of_an_ended_engine_for_its_remaining_time() {
     for (now, want) in [(29_000_000_000, 1), (31_000_000_000, 0)] {
         net.turn(now);
         assert_eq!(net.stack.tcp_sizes(), (0, 0, want), "at {now} ns");
+        for (bound, is_there) in [
+            ("10.0.0.1:80", true),
+            ("0.0.0.0:80", true),
+            ("10.0.0.1:81", false),
+            ("10.0.0.9:80", false),
+        ] {
+            let has_port = net.has_port(bound.parse().unwrap(), false);
+            assert_eq!(has_port, is_there && want == 1, "{bound} at {now} ns");
+        }
     }
 }
 

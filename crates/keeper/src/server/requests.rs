@@ -48,6 +48,12 @@ impl Server {
                 let network = self.resources.network.state.in_force();
                 Ok((Reply::Network(Box::new(network)), Vec::new()))
             }
+            (Request::FindPort { local, is_v6_only }, _) => {
+                match self.net.has_port(local, is_v6_only) {
+                    true => refuse(Refusal::AddressInUse, "the port has connections"),
+                    false => Ok((Reply::Done, Vec::new())),
+                }
+            }
             (Request::Net(call), _) => self.on_call(token, call, now),
             (Request::Stop { is_forced }, _) => self.on_stop(is_forced),
             (Request::Resolve { address }, _) => Ok((

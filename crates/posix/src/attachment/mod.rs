@@ -268,6 +268,15 @@ impl Attachment {
         }
     }
 
+    /// Returns whether a connection of the engine, or the TIME-WAIT of one, has this local port.
+    pub(crate) fn has_port(&self, local: SocketAddr, is_v6_only: bool) -> bool {
+        let asked = Command::FindPort {
+            local,
+            v6_only: is_v6_only,
+        };
+        self.ask(asked) == Err(Errno::EADDRINUSE)
+    }
+
     // Commands without an answer.
 
     pub(crate) fn set_option(&self, sock: SockId, option: SocketOption) {

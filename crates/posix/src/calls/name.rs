@@ -91,6 +91,9 @@ impl Process {
         if socket.kind == Kind::Dgram {
             self.insist_on_engine(socket, Placed::Local(addr))?;
         }
+        if socket.kind == Kind::Stream && self.engines.is_port_used(socket, addr) {
+            return Err(Errno::EADDRINUSE.into());
+        }
         let number = self.materialize(socket)?;
         // Needed for the stack's own addresses; on wildcards it shows the keeper which listener
         // this is, before the stack listens too.

@@ -257,6 +257,25 @@ fn two_listeners_on_one_address_are_in_use_at_once() {
 }
 
 #[test]
+fn a_port_with_a_connection_is_bound_only_by_a_socket_that_shares_it() {
+    let world = World::new();
+    let (listener, addr) = world.listener(NONBLOCK);
+    world.poll_in(listener, libc::POLLIN);
+    let client = world.socket(STREAM);
+    world.process.connect(client, &bytes_of(addr)).unwrap();
+    let own = addr_of(world.process.getsockname(client).unwrap());
+    let second = world.socket(STREAM);
+    fails(
+        world.process.bind(second, &bytes_of(own)),
+        Errno::EADDRINUSE,
+    );
+    let on = 1i32.to_ne_bytes();
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_REUSEADDR);
+    world.process.setsockopt(second, level, name, &on).unwrap();
+    world.process.bind(second, &bytes_of(own)).unwrap();
+}
+
+#[test]
 fn loopback_and_foreign_addresses_go_to_the_kernel() {
     let world = World::new();
     for addr in [v4([127, 0, 0, 1], 1), v4([192, 0, 2, 1], 1)] {

@@ -11,6 +11,7 @@ use super::output::control;
 use super::phase::Phase;
 use super::segment::Segment;
 use super::verdict::Verdict;
+use crate::bound::Bound;
 use crate::effects::{Effects, RxMeta};
 use crate::error::Reason;
 use crate::ids::{ConnId, ListenerId};
@@ -33,6 +34,16 @@ impl Tcp {
         entries
             .map(|(_, entry)| (entry.key.local(), entry.key.remote()))
             .collect()
+    }
+
+    /// Returns whether a connection, or the TIME-WAIT of one, has this local port at an address
+    /// that `bound` takes.
+    pub fn has_port(&self, bound: Bound, port: u16) -> bool {
+        let is_there = |key: &FlowKey| key.local_port == port && bound.takes(key.local_ip());
+        let mut conns = self.conns.iter();
+        let mut time_waits = self.time_waits.entries.iter();
+        conns.any(|(_, conn)| is_there(&conn.key))
+            || time_waits.any(|(_, entry)| is_there(&entry.key))
     }
 
     pub fn backlog(&self, id: ListenerId) -> u32 {

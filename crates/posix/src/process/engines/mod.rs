@@ -8,6 +8,7 @@ mod remote_members;
 mod settling;
 mod sole_waits;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -15,6 +16,7 @@ use slipstack_channel::{Attach, AttachError, LogLevel, Placement, Rule};
 use slipstack_mem::Lock;
 use slipstack_mem::thread::with_room;
 
+use crate::addr::stack_addr;
 use crate::attachment::Attachment;
 use crate::epoll::{FIRST, Set, Target, UNSETTLED};
 use crate::kernel::Kernel;
@@ -23,6 +25,7 @@ use crate::process::report::Reason;
 use crate::process::settings::Settings;
 use crate::process::subject::Subject;
 use crate::ready::Station;
+use crate::socket::description::Description;
 use absence::Absence;
 use homes::Homes;
 pub(crate) use listeners::listen_on_stack;
@@ -81,6 +84,22 @@ impl Engines {
 
     pub(super) fn now_ns(&self) -> u64 {
         self.kernel.now_ns()
+    }
+
+    /// Returns whether connections of this program's, or of ended programs, keep a port from a
+    /// socket that does not share it: inet_csk_bind_conflict(). Others that run are not asked.
+    pub(crate) fn is_port_used(&self, socket: &Description, addr: SocketAddr) -> bool {
+        let shares = |name| {
+            let cold = socket.cold.lock();
+            cold.options.is_on(libc::SOL_SOCKET, name)
+        };
+        if addr.port() == 0 || shares(libc::SO_REUSEADDR) || shares(libc::SO_REUSEPORT) {
+            return false;
+        }
+        let (local, is_v6_only) = (stack_addr(addr), socket.is_v6_only());
+        let mut engines = self.all().into_iter();
+        engines.any(|attachment| attachment.has_port(local, is_v6_only))
+            || self.attach.is_port_used(local, is_v6_only)
     }
 
     /// Every engine of this process.

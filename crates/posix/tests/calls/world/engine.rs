@@ -277,6 +277,14 @@ impl Inner {
             | Command::Extent { .. }
             | Command::TellSent { .. }
             | Command::EndSession => {}
+            Command::FindPort { local, .. } => {
+                let mut used = self.socks.values().filter(|it| it.remote.is_some());
+                let answer = match used.any(|it| it.local.port() == local.port()) {
+                    true => Err(SocketError::AddrInUse),
+                    false => Ok(Reply::Done),
+                };
+                self.end.reply(ticket, answer);
+            }
             Command::Offer { .. } | Command::Claim { .. } => {
                 self.end.reply(ticket, Err(SocketError::NotPermitted));
             }
