@@ -129,6 +129,30 @@ def sysctls_are_shown_and_set_while_programs_run(world):
         assert world.admin("sysctl", wrong).wait() != 0, wrong
 
 
+@test(modes=("kernel", "inprocess", "instance"))
+def keep_alive_times_of_the_stack_hold_for_sockets_without_their_own(world):
+    def sysctl(name, value):
+        name = f"net.ipv4.tcp_keepalive_{name}"
+        if world.mode == "kernel":
+            world.stack_ns.sysctl(name, value)
+        else:
+            world.admin("sysctl", "-w", f"{name}={value}").finish()
+
+    server = world.stack(*world.program("aborted.py"), 8000, "probes")
+    world.wait_port(8000, process=server)
+    # The first one is looked up when the connection is made, the others when it is probed.
+    sysctl("time", 4)
+    client = world.connect(8000)
+    port = client.getsockname()[1]
+    client.sendall(b"x")
+    assert client.recv(1) == b"x"
+    # Nobody answers the probes.
+    world.peer_ns.ip("addr", "del", f"{world.PEER}/24", "dev", "eth1")
+    sysctl("intvl", 1)
+    sysctl("probes", 2)
+    until(lambda: f"end of {port}: ETIMEDOUT" in server.output(), 30, "it is given up")
+
+
 def closed_port(world, kind):
     """The error that a client gets from an unused port."""
     with world.at_peer(), socket.socket(socket.AF_INET, kind) as client:
@@ -174,6 +198,10 @@ def sockets_and_neighbours_are_listed(world):
         peer = "%s:%d" % client.getsockname()
         until(lambda: peer in world.admin("ss", "-tn").finish(), 10, "the connection is listed")
         assert "ESTABLISHED" in world.admin("netstat", "-n").finish()
+        shown = world.admin("netstat", "-nC").finish()
+        assert any(line.endswith("cubic") for line in shown.splitlines()), shown
+        refused = world.admin("netstat", "-nx")
+        assert refused.wait() == 1 and "ss -m shows the buffers" in refused.errors()
     assert "LISTEN" in world.admin("ss", "-tlnp").finish()
     assert "*.8000" in world.admin("netstat", "-an").finish()
     assert world.PEER in world.admin("arp", "-an").finish()

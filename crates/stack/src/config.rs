@@ -271,7 +271,7 @@ impl Default for TcpConfig {
             congestion: Congestion::Cubic,
             ecn: EcnMode::Passive,
             pacing: false,
-            keep_alive: KeepAlive::default(),
+            keep_alive: KeepAlive::LINUX,
             window_scaling: true,
             timestamps: true,
             sack: true,

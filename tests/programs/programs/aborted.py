@@ -1,5 +1,6 @@
 """Accepts connections, answers requests, and prints how each connection ends: `end of PORT:
-ERROR`. With a second argument several such programs share the port."""
+ERROR`. With the argument `shared` several such programs share the port, with `probes` connections
+are kept alive."""
 
 import errno
 import socket
@@ -17,7 +18,9 @@ def serve(client, port):
     client.close()
 
 
-with socket.create_server(("0.0.0.0", int(sys.argv[1])), reuse_port=len(sys.argv) > 2) as server:
+with socket.create_server(("0.0.0.0", int(sys.argv[1])), reuse_port="shared" in sys.argv) as server:
     while True:
         client, (_, port) = server.accept()
+        if "probes" in sys.argv:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         threading.Thread(target=serve, args=(client, port), daemon=True).start()

@@ -2,6 +2,8 @@
 //!
 //! RFC 1122 4.2.3.6: off unless the program asks.
 
+use core::time::Duration;
+
 use slipstack_wire::tcp::TcpFlags;
 
 use super::connection::Connection;
@@ -26,7 +28,7 @@ pub fn arm(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
             ms => u64::from(ms) * MS,
         };
         conn.timers.set_idle(now.plus_nanos(wait));
-    } else if conn.opts.keep_alive && conn.phase.is_synchronized() {
+    } else if is_wanted(conn, cx) && conn.phase.is_synchronized() {
         conn.keep_sent = 0;
         conn.timers.set_idle(now.plus_nanos(idle_ns(conn, cx)));
     } else {
@@ -34,10 +36,22 @@ pub fn arm(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     }
 }
 
+fn is_wanted(conn: &Connection, cx: &Cx<'_>) -> bool {
+    conn.opts.keep_alive || cx.config.tcp.keep_alive.enabled
+}
+
+/// Returns a socket's own time, or the stack's at present.
+fn time_ns(own_ms: u32, stacks: Duration) -> u64 {
+    match own_ms {
+        0 => nanos(stacks),
+        ms => u64::from(ms) * MS,
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn idle_ns(conn: &Connection, cx: &Cx<'_>) -> u64 {
-    let idle = u64::from(conn.opts.keep_idle_ms) * MS;
+    let idle = time_ns(conn.opts.keep_idle_ms, cx.config.tcp.keep_alive.idle);
     user_timeout::keep_alive_ns(conn, idle, cx)
 }
 
@@ -50,7 +64,7 @@ pub fn on_due(
     if conn.is_orphan && conn.phase == Phase::FinWait2 {
         return Verdict::Closed;
     }
-    if !conn.opts.keep_alive {
+    if !is_wanted(conn, cx) {
         return Verdict::Alive;
     }
     // Lazily: received segments or data in flight postpone the probe.
@@ -66,7 +80,11 @@ pub fn on_due(
     let is_over = if user_timeout != 0 {
         conn.keep_sent > 0 && now.nanos_since(conn.rcv.last_at) >= user_timeout
     } else {
-        conn.keep_sent >= conn.opts.keep_probes
+        conn.keep_sent
+            >= match conn.opts.keep_probes {
+                0 => cx.config.tcp.keep_alive.probes,
+                own => own,
+            }
     };
     if is_over {
         return Verdict::Failed(Reason::TimedOut);
@@ -76,7 +94,10 @@ pub fn on_due(
     let old = conn.snd.nxt - 1;
     emit::segment(conn, now, Span::empty(old), TcpFlags::NONE, cx, fx);
     conn.keep_sent = conn.keep_sent.saturating_add(1);
-    conn.timers
-        .set_idle(now.plus_nanos(u64::from(conn.opts.keep_interval_ms) * MS));
+    let interval = time_ns(
+        conn.opts.keep_interval_ms,
+        cx.config.tcp.keep_alive.interval,
+    );
+    conn.timers.set_idle(now.plus_nanos(interval));
     Verdict::Alive
 }

@@ -178,15 +178,16 @@ impl Options {
     }
 
     fn keep_alive(&self) -> SocketOption {
-        let seconds = |name, default| {
+        // What the program has not set is the stack's own, also if that changes.
+        let seconds = |name| {
             let set = self.int(libc::IPPROTO_TCP, name);
-            set.and_then(|s| u64::try_from(s).ok()).unwrap_or(default)
+            set.and_then(|s| u64::try_from(s).ok()).unwrap_or(0)
         };
         SocketOption::KeepAlive(KeepAlive {
             enabled: self.is_on(libc::SOL_SOCKET, libc::SO_KEEPALIVE),
-            idle: Duration::from_secs(seconds(libc::TCP_KEEPIDLE, 7200)),
-            interval: Duration::from_secs(seconds(libc::TCP_KEEPINTVL, 75)),
-            probes: seconds(libc::TCP_KEEPCNT, 9).min(127) as u8,
+            idle: Duration::from_secs(seconds(libc::TCP_KEEPIDLE)),
+            interval: Duration::from_secs(seconds(libc::TCP_KEEPINTVL)),
+            probes: seconds(libc::TCP_KEEPCNT).min(127) as u8,
         })
     }
 }
