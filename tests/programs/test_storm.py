@@ -9,30 +9,10 @@ import time
 
 from harness import test
 from harness.process import until
-from harness.storm import Storm, address
+from harness.storm import Storm, Visitor, address
 
 SECONDS = float(os.environ.get("SLIPSTACK_STORM_SECONDS", 3))
 CONNECTIONS = 6
-
-
-class Visitor(threading.Thread):
-    """One connection that sends requests all the time."""
-
-    def __init__(self, world, over):
-        super().__init__(daemon=True)
-        self.client = world.connect(8000)
-        self.client.settimeout(5)
-        self.over, self.answers, self.failure = over, 0, None
-
-    def run(self):
-        lines = self.client.makefile("rb")
-        try:
-            while not self.over.is_set():
-                self.client.sendall(b"who\n")
-                assert lines.readline().endswith(b"\n")
-                self.answers += 1
-        except (OSError, AssertionError) as failure:
-            self.failure = failure
 
 
 def keeper(world):
@@ -61,7 +41,7 @@ def a_thousand_changes_a_second_hold_whole_or_not_at_all(world):
     server = world.stack(*world.program("dual_echo.py"), 8000)
     world.wait_port(8000, process=server)
     over = threading.Event()
-    visitors = [Visitor(world, over) for _ in range(CONNECTIONS)]
+    visitors = [Visitor(world, 8000, over) for _ in range(CONNECTIONS)]
     for visitor in visitors:
         visitor.start()
     storm = Storm(world)

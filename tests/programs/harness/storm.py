@@ -97,6 +97,26 @@ def pairs_of(state):
     return found
 
 
+class Visitor(threading.Thread):
+    """One connection that sends requests all the time."""
+
+    def __init__(self, world, port, over):
+        super().__init__(daemon=True)
+        self.client = world.connect(port)
+        self.client.settimeout(5)
+        self.over, self.answers, self.failure = over, 0, None
+
+    def run(self):
+        lines = self.client.makefile("rb")
+        try:
+            while not self.over.is_set():
+                self.client.sendall(b"who\n")
+                assert lines.readline().endswith(b"\n")
+                self.answers += 1
+        except (OSError, AssertionError) as failure:
+            self.failure = failure
+
+
 class Storm(threading.Thread):
     """Adds and removes all pairs again and again; another thread checks the result."""
 
