@@ -177,6 +177,28 @@ fn every_known_key_sets_something_or_is_noted() {
     }
 }
 
+/// Sections and keys that F-Stack's parser knows and its sample file sets.
+const FSTACK_KEYS: &str = include_str!("fstack_keys.txt");
+
+#[test]
+fn every_key_of_f_stacks_parser_and_sample_is_known() {
+    let mut count = 0;
+    for (kind, key) in FSTACK_KEYS.lines().filter_map(|line| line.split_once(' ')) {
+        count += 1;
+        if kind.starts_with("freebsd.") {
+            let text = format!("{BASE}[{kind}]\n{key}=1\n");
+            let notes = parse(&text).map(|found| found.notes).unwrap_or_default();
+            let unknown = notes.iter().find(|it| it.kind == NoteKind::Unknown);
+            assert_eq!(unknown, None, "[{kind}] {key}");
+            continue;
+        }
+        let mut sections = SECTIONS.iter().filter(|(known, _)| *known == kind);
+        let is_known = sections.any(|(_, keys)| keys.iter().any(|(known, _)| *known == key));
+        assert!(is_known, "[{kind}] {key}");
+    }
+    assert_eq!(count, FSTACK_KEYS.lines().count());
+}
+
 fn section_named(kind: &str) -> String {
     match kind {
         "port" | "vlan" | "vdev" | "bond" => format!("{kind}0"),
