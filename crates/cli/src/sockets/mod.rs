@@ -1,6 +1,7 @@
 //! Sockets of running stacks, in the formats of Linux and FreeBSD: `slipstack ss`, `drop` and
 //! `netstat`.
 
+mod absent;
 mod details;
 pub mod drop;
 pub mod netstat;

@@ -8,7 +8,7 @@ use slipstack_channel::control::net::Filter;
 use slipstack_channel::{SocketState, Transport};
 use slipstack_config::Settings;
 
-use super::{Socket, flag, fstack_process, json, print_json, routes, sockets};
+use super::{Socket, absent, flag, fstack_process, json, print_json, routes, sockets};
 use crate::counters::engines::{Values, Which, samples};
 use crate::counters::{bsd, interfaces};
 use crate::failure::Failure;
@@ -60,10 +60,22 @@ pub fn command() -> Command {
         )
         .arg(fstack_process().short('t').long("engine"))
         .arg(json());
-    interfaces::with_options(routes::with_options(command))
+    let command = command
+        .arg(flag(
+            "congestion",
+            'C',
+            "The congestion control of each connection",
+        ))
+        .arg(flag(
+            "human",
+            'h',
+            "Accepted for scripts: numbers are whole",
+        ));
+    absent::with_options(interfaces::with_options(routes::with_options(command)))
 }
 
 pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    absent::check(matches)?;
     if interfaces::is_meant(matches) {
         return interfaces::run(settings, matches);
     }
@@ -79,12 +91,22 @@ pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failur
     }
     let mut text = String::from("Active Internet connections");
     text.push_str(if all { " (including servers)\n" } else { "\n" });
+    let has_congestion = matches.get_flag("congestion");
     text.push_str(&format!(
         "{:<5} {:>6} {:>6} {:<45} {:<45} {}\n",
-        "Proto", "Recv-Q", "Send-Q", "Local Address", "Foreign Address", "(state)"
+        "Proto",
+        "Recv-Q",
+        "Send-Q",
+        "Local Address",
+        "Foreign Address",
+        if has_congestion {
+            "(state)     CC"
+        } else {
+            "(state)"
+        }
     ));
     for socket in &found {
-        text.push_str(&line(socket));
+        text.push_str(&line(socket, has_congestion));
     }
     print(&text)?;
     Ok(ExitCode::SUCCESS)
@@ -116,10 +138,10 @@ fn found(settings: &Settings, matches: &ArgMatches) -> Result<Vec<Socket>, Failu
         has_v6,
         ..Filter::of_states(Filter::STATES_ALL)
     };
-    sockets(settings, &filter, false, None)
+    sockets(settings, &filter, is_set("congestion"), None)
 }
 
-fn line(socket: &Socket) -> String {
+fn line(socket: &Socket, has_congestion: bool) -> String {
     let row = &socket.row;
     let family = if row.local.is_ipv4() { '4' } else { '6' };
     let state = match row.protocol {
@@ -139,7 +161,22 @@ fn line(socket: &Socket) -> String {
         dotted(row.local),
         row.remote.map_or("*.*".to_owned(), dotted),
     );
+    let figures = row.figures.as_ref().filter(|_| has_congestion);
+    let congestion = figures.map_or(String::new(), |it| it.congestion.clone());
+    let line = match congestion.as_str() {
+        "" => line,
+        name => format!("{}{name}", padded(&line, state)),
+    };
     format!("{}\n", line.trim_end())
+}
+
+/// A line whose last column, the state, has its full width.
+fn padded(line: &str, state: &str) -> String {
+    const STATE_WIDTH: usize = 12;
+    format!(
+        "{line}{}",
+        " ".repeat(STATE_WIDTH.saturating_sub(state.len()))
+    )
 }
 
 /// FreeBSD's way of writing an address: the port behind a dot, `*` for all addresses.
