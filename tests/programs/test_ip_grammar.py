@@ -102,6 +102,10 @@ def sysctls_and_reloads_are_told_in_json_and_help_is_there(world):
         return "Deleted 10.6.0.0/16" in watching.output()
 
     until(hears, 10, "a change is printed")
+    world.admin("sysctl", "-w", "net.ipv4.tcp_keepalive_time=77").finish()
+    world.admin("ipfw", "-q", "add", 100, "count", "ip", "from", "any", "to", "any").finish()
+    for line in ("sysctl tcp.keep_idle = 77000", "filter revision "):
+        until(lambda line=line: line in watching.output(), 10, line)
     watching.stop()
     refused = world.admin("ip", "neigh", "flush")
     assert refused.wait() == 1 and "which neighbours" in refused.errors()

@@ -130,6 +130,52 @@ def a_rule_leads_out_where_the_main_table_has_no_way(world):
     assert call(DEAD, 8000) == "ENETUNREACH"
 
 
+@test(modes=("kernel", "inprocess", "instance"))
+def rules_select_by_mark_link_and_negation_and_may_refuse(world):
+    serve(world)
+    call = start(world, [])
+    is_kernel = world.mode == "kernel"
+
+    def ip(*words):
+        words = [str(word) for word in words]
+        if is_kernel:
+            world.stack_ns.ip(*words)
+        else:
+            world.admin("ip", *words).finish()
+
+    def listed():
+        said = world.stack_ns.ip("rule") if is_kernel else world.admin("ip", "rule").finish()
+        return [line.split() for line in said.splitlines()[1:-2]]
+
+    ip("rule", "add", "prohibit", "to", "10.80.1.0/24", "pref", 100)
+    ip("rule", "add", "unreachable", "to", "10.80.2.0/24", "pref", 101)
+    ip("rule", "add", "blackhole", "fwmark", "0x10/0xf0", "pref", 102)
+    ip("rule", "add", "not", "from", SECOND, "iif", "lo", "lookup", 100, "pref", 103)
+    ip("rule", "add", "oif", "eth1", "tos", "0x10", "lookup", 101, "pref", 104)
+    assert listed() == [
+        line.split()
+        for line in (
+            "100: from all to 10.80.1.0/24 prohibit",
+            "101: from all to 10.80.2.0/24 unreachable",
+            "102: from all fwmark 0x10/0xf0 blackhole",
+            f"103: not from {SECOND} iif lo lookup 100",
+            "104: from all tos 0x10 oif eth1 lookup 101",
+        )
+    ], listed()
+    assert call(DEAD, 8000) == "EACCES"
+    assert call(REFUSED, 8000) == "ENETUNREACH"
+    assert call(NEAR, 8000, "any", 0x15) == "EINVAL"
+    assert call(NEAR, 8000) in (world.STACK, SECOND)
+    # What table 100 has is for the others.
+    ip("route", "add", "unreachable", "10.80.0.0/24", "table", 100)
+    assert call(NEAR, 8000, SECOND) == SECOND
+    assert call(NEAR, 8000, world.STACK) == "EHOSTUNREACH"
+    for which in (["pref", 103], ["prohibit", "to", "10.80.1.0/24"], ["tos", "0x10"]):
+        ip("rule", "del", *which)
+    assert [line[0] for line in listed()] == ["101:", "102:"], listed()
+    assert call(NEAR, 8000, world.STACK) == world.STACK
+
+
 @test(modes=("inprocess",))
 def routes_that_cannot_work_are_refused_with_one_sentence(world):
     table = [

@@ -111,8 +111,8 @@ fn rule(spec: &RuleSpec) -> impl Iterator<Item = RuleEntry> + use<> {
         from: spec.from,
         to: spec.to,
         mark: spec.mark,
-        is_family_v6: false,
         table: spec.table,
+        ..RuleEntry::default()
     };
     let is_both = spec.from.is_none() && spec.to.is_none();
     let other = RuleEntry {

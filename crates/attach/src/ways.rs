@@ -83,10 +83,8 @@ pub(crate) fn rules(settings: &Settings) -> impl Iterator<Item = RuleEntry> {
             has_own.then_some(RuleEntry {
                 priority: PRIORITY,
                 from: Some((ip.address, if is_v4 { 32 } else { 128 })),
-                to: None,
-                mark: None,
-                is_family_v6: false,
                 table: *table,
+                ..RuleEntry::default()
             })
         });
         rules.collect::<Vec<_>>()

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use slipstack_netctl::zone::{zone_of_ip, zoned_ip};
-use slipstack_netctl::{Interface, NetworkState, RuleEntry};
+use slipstack_netctl::{Interface, NetworkState, RuleEntry, RuleInput, RuleQuery};
 
 use crate::nets::Nets;
 
@@ -171,12 +171,17 @@ impl Policy {
     fn is_behind_table(&self, ip: IpAddr, asker: Asker) -> bool {
         let is_v6 = ip.is_ipv6();
         let is_default = |table: u32| self.defaults.contains(&(table, is_v6));
+        // The engine decides by the type of service and the link, which a call may still set.
         let is_named = |rule: &RuleEntry| {
-            rule.is_v6() == is_v6
-                && rule.to.is_none_or(|net| contains(net, ip))
-                && rule
-                    .mark
-                    .is_none_or(|(value, mask)| asker.mark & mask == value & mask)
+            let query = RuleQuery {
+                from: None,
+                to: ip,
+                mark: asker.mark,
+                tos: rule.tos.unwrap_or(0),
+                input: RuleInput::Own,
+                output: rule.output,
+            };
+            rule.applies(&query)
         };
         match asker {
             // The kernel has nothing for a socket with the stack's address.
@@ -222,15 +227,6 @@ fn default_tables(network: &NetworkState) -> Vec<(u32, bool)> {
 /// Returns whether the address is valid on its link alone.
 fn is_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
-}
-
-fn contains((net, prefix): (IpAddr, u8), ip: IpAddr) -> bool {
-    let common = match (net, ip) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-        _ => return false,
-    };
-    common >= u32::from(prefix)
 }
 
 #[cfg(test)]
@@ -296,8 +292,8 @@ mod tests {
             from: from.map(|text| (ip(text), 32)),
             to: to.map(|text| (ip(text), 16)),
             mark,
-            is_family_v6: false,
             table: 7,
+            ..RuleEntry::default()
         };
         network.rules = vec![
             rule(Some("10.0.0.5"), None, None),

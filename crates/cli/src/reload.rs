@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use slipstack_attach::inquiry;
 use slipstack_channel::control::net::{
     Answer, Change, Client, ClientError, FilterChange, FilterState, FilterWanted, Inquiry, LinkId,
-    NetworkState, Query, RuleEntry,
+    NetworkState, Query, RuleAction, RuleEntry,
 };
 use slipstack_config::sysctl::{self, SysctlError};
 use slipstack_config::{Scope, Settings};
@@ -265,12 +265,15 @@ fn rule_words(rule: &RuleEntry) -> String {
     let mark = rule
         .mark
         .map(|(mark, mask)| format!(" fwmark {mark:#x}/{mask:#x}"));
+    let end = match rule.action {
+        RuleAction::Lookup => format!("table {}", rule.table),
+        other => format!("{other:?}").to_lowercase(),
+    };
     format!(
-        "{}{}{}{} table {}",
+        "{}{}{}{} {end}",
         rule.priority,
         net("from", rule.from),
         net("to", rule.to),
         mark.unwrap_or_default(),
-        rule.table
     )
 }

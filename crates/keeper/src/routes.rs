@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use slipstack_channel::control::net::{NetworkState, Refused, RouteEntry};
 use slipstack_device::iface;
-use slipstack_stack::Stack;
 use slipstack_stack::fib::{Entry, LOCAL, Prefix, Rule, Target};
+use slipstack_stack::{RuleAction, Stack};
 
 use crate::error::KeeperError;
 
@@ -89,7 +89,7 @@ pub fn rules(stack: &Stack) -> Vec<String> {
     for is_v6 in [false, true] {
         let rules = stack.fib(is_v6).rules().iter();
         let others =
-            rules.filter(|rule| !rule.from.is_all() || !rule.to.is_all() || rule.mark.is_some());
+            rules.filter(|rule| !rule.from.is_all() || !rule.to.is_all() || rule.asks_more());
         lines.extend(others.map(|rule| rule_line(is_v6, rule)));
     }
     lines.truncate(LINES_MAX);
@@ -104,7 +104,7 @@ fn route_line(is_v6: bool, table: u32, entry: &Entry) -> String {
         }
         Target::Unreachable => line.push_str(" unreachable"),
         Target::Throw => line.push_str(" throw"),
-        Target::OnLink | Target::Local | Target::Broadcast => {}
+        Target::OnLink | Target::Local | Target::Broadcast | Target::Refused(_) => {}
     }
     let _ = write!(line, " table {table}");
     if entry.metric != 0 {
@@ -121,6 +121,9 @@ fn route_line(is_v6: bool, table: u32, entry: &Entry) -> String {
 
 fn rule_line(is_v6: bool, rule: &Rule) -> String {
     let mut line = rule.priority.to_string();
+    if rule.is_not {
+        line.push_str(" not");
+    }
     for (word, prefix) in [("from", &rule.from), ("to", &rule.to)] {
         if !prefix.is_all() {
             let _ = write!(line, " {word} {}", net(is_v6, prefix));
@@ -129,7 +132,26 @@ fn rule_line(is_v6: bool, rule: &Rule) -> String {
     if let Some((value, mask)) = rule.mark {
         let _ = write!(line, " fwmark {value:#x}/{mask:#x}");
     }
-    let _ = write!(line, " table {}", rule.table);
+    if let Some(tos) = rule.tos {
+        let _ = write!(line, " tos {tos:#04x}");
+    }
+    for (word, link) in [("iif", rule.input), ("oif", rule.output)] {
+        match link {
+            Some(0) => line.push_str(" iif lo"),
+            Some(link) => {
+                let _ = write!(line, " {word} link {}", link - 1);
+            }
+            None => {}
+        }
+    }
+    match rule.action {
+        RuleAction::Lookup => {
+            let _ = write!(line, " table {}", rule.table);
+        }
+        RuleAction::Unreachable => line.push_str(" unreachable"),
+        RuleAction::Prohibit => line.push_str(" prohibit"),
+        RuleAction::Blackhole => line.push_str(" blackhole"),
+    }
     line
 }
 

@@ -23,7 +23,8 @@ pub use filter::{
 pub use message::{Answer, Call, Denied, Envelope, Query, Returned, VERSION};
 pub use slipstack_network::{
     Change, ChangeError, Interface, KernelShare, Listed, MAIN_TABLE, Mode, NeighbourEntry,
-    NetworkState, Refused, RouteEntry, RouteKey, RuleEntry, ShareAction,
+    NetworkState, Refused, RouteEntry, RouteKey, RuleAction, RuleEntry, RuleInput, RuleQuery,
+    ShareAction,
 };
 pub use slipstack_terms::{
     FilterAction, FilterDirection, FilterKeep, FilterPart, Learnt, LimitBy, UnreachCode, VlanTag,

@@ -11,10 +11,10 @@ use slipstack_terms::VlanTag;
 use slipstack_wire::LinkId;
 
 use crate::refused::Refused;
+use crate::rule::{RuleAction, RuleEntry};
 use crate::share::KernelShare;
 use crate::state::{
-    Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, RuleEntry, contains,
-    network_of,
+    Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, contains, network_of,
 };
 
 /// Interfaces of a port: as many VLANs as F-Stack takes, and the port's own.
@@ -442,7 +442,8 @@ impl NetworkState {
     }
 
     fn add_rule(&mut self, rule: &RuleEntry) -> Result<(), Refused> {
-        if [0, LOCAL_TABLE].contains(&rule.table) {
+        let is_lookup = rule.action == RuleAction::Lookup;
+        if is_lookup == (rule.table == 0) || rule.table == LOCAL_TABLE {
             return Err(Refused::InvalidTable);
         }
         if self.rules.contains(rule) {
@@ -457,16 +458,8 @@ impl NetworkState {
     }
 
     fn del_rule(&mut self, wanted: &RuleEntry) -> Result<(), Refused> {
-        let is_meant = |rule: &RuleEntry| {
-            let is_selected = wanted.from.is_none_or(|from| rule.from == Some(from))
-                && wanted.to.is_none_or(|to| rule.to == Some(to))
-                && wanted.mark.is_none_or(|mark| rule.mark == Some(mark))
-                && (wanted.mark.is_none() || rule.is_v6() == wanted.is_v6());
-            is_selected
-                && [0, rule.priority].contains(&wanted.priority)
-                && [0, rule.table].contains(&wanted.table)
-        };
-        let at = self.rules.iter().position(is_meant);
+        let exact = self.rules.iter().position(|rule| rule == wanted);
+        let at = exact.or_else(|| self.rules.iter().position(|rule| rule.is_meant_by(wanted)));
         self.rules.remove(at.ok_or(Refused::NoSuchRule)?);
         Ok(())
     }

@@ -7,7 +7,8 @@ use core::net::IpAddr;
 use slipstack_terms::VlanTag;
 
 use crate::change::{Change, ChangeError, Mode, RouteKey, is_link_local};
-use crate::state::{Interface, NetworkState, RouteEntry, RuleEntry};
+use crate::rule::RuleEntry;
+use crate::state::{Interface, NetworkState, RouteEntry};
 
 /// Changes, with the network that they make.
 struct Steps {
@@ -281,10 +282,8 @@ mod tests {
         now.rules = vec![RuleEntry {
             priority: 5,
             from: None,
-            to: None,
-            mark: None,
-            is_family_v6: false,
             table: MAIN_TABLE,
+            ..RuleEntry::default()
         }];
         assert!(matches!(check(&now, &wanted)[0], Change::DelRule(_)));
     }

@@ -13,13 +13,13 @@ extern crate alloc;
 mod change;
 mod difference;
 mod refused;
+mod rule;
 mod share;
 mod state;
 
 pub use change::{Change, ChangeError, Mode, RouteKey};
 pub use refused::Refused;
+pub use rule::{RuleAction, RuleEntry, RuleInput, RuleQuery};
 pub use share::KernelShare;
 pub use slipstack_terms::{Listed, ShareAction};
-pub use state::{
-    Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, RuleEntry, contains,
-};
+pub use state::{Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, contains};

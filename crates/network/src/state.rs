@@ -9,6 +9,7 @@ use slipstack_terms::{Learnt, VlanTag};
 use slipstack_wire::LinkId;
 use slipstack_wire::zone::{plain, zone_of};
 
+use crate::rule::RuleEntry;
 use crate::share::KernelShare;
 
 /// Linux's table of routes that name no other.
@@ -144,29 +145,6 @@ fn unspecified(is_v4: bool) -> IpAddr {
     match is_v4 {
         true => IpAddr::from([0; 4]),
         false => IpAddr::from([0; 16]),
-    }
-}
-
-/// A configured rule: which table has the routes of which packets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleEntry {
-    pub priority: u32,
-    pub from: Option<(IpAddr, u8)>,
-    pub to: Option<(IpAddr, u8)>,
-    /// Value and mask of the sender's mark (SO_MARK).
-    #[serde(default)]
-    pub mark: Option<(u32, u32)>,
-    /// One that names no network is of this family.
-    #[serde(default)]
-    pub is_family_v6: bool,
-    pub table: u32,
-}
-
-impl RuleEntry {
-    /// Returns whether it is of IPv6.
-    pub fn is_v6(&self) -> bool {
-        let net = self.from.or(self.to);
-        net.map_or(self.is_family_v6, |(ip, _)| ip.is_ipv6())
     }
 }
 

@@ -65,10 +65,8 @@ fn many() -> (NetworkState, Vec<Option<IpAddr>>) {
             network.rules.push(RuleEntry {
                 priority: 2000,
                 from: Some((at(host + 1), 32)),
-                to: None,
-                mark: None,
-                is_family_v6: false,
                 table,
+                ..RuleEntry::default()
             });
             sources.push(Some(at(host + 1)));
         }

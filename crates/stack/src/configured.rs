@@ -3,11 +3,11 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use slipstack_network::{Interface, NetworkState, RouteEntry, RuleEntry};
+use slipstack_network::{Interface, NetworkState, RouteEntry, RuleEntry, RuleInput};
 use slipstack_wire::LinkId;
 use slipstack_wire::zone::zoned_ip;
 
-use crate::fib::{Entry, Fib, Prefix, Rule, Target};
+use crate::fib::{Choice, Entry, Fib, Prefix, Rule, Target};
 use crate::route::Routes;
 use crate::route6::Routes6;
 
@@ -88,6 +88,14 @@ fn rule(rule: &RuleEntry) -> Rule {
         from: prefix(rule.from),
         to: prefix(rule.to),
         mark: rule.mark,
+        tos: rule.tos,
+        input: rule.input.map(|input| match input {
+            RuleInput::Own => 0,
+            RuleInput::Link(link) => Choice::link_of(link),
+        }),
+        output: rule.output.map(Choice::link_of),
+        is_not: rule.is_not,
+        action: rule.action,
         ..Rule::new(rule.priority, rule.table)
     }
 }

@@ -15,7 +15,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::options::SocketOptions;
 use index::Index;
+pub use rules::Rule;
 use rules::Step;
+use slipstack_network::RuleAction;
 
 /// Table and priority as a fresh Linux has them.
 pub const LOCAL: u32 = 255;
@@ -103,8 +105,16 @@ pub enum Target {
     Via(IpAddr),
     /// The route refuses: there is no route, whatever later rules say.
     Unreachable,
+    /// A rule refuses, in a way that is not a look-up.
+    Refused(RuleAction),
     /// The next rule decides.
     Throw,
+}
+
+impl Target {
+    const fn is_refusal(self) -> bool {
+        matches!(self, Target::Unreachable | Target::Refused(_))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,43 +240,6 @@ impl Table {
     }
 }
 
-/// Which packets a rule is for, and the table that it names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
-    pub priority: u32,
-    pub from: Prefix,
-    pub to: Prefix,
-    /// Value and mask.
-    pub mark: Option<(u32, u32)>,
-    pub tos: Option<u8>,
-    pub table: u32,
-}
-
-impl Rule {
-    /// For all packets.
-    pub const fn new(priority: u32, table: u32) -> Rule {
-        Rule {
-            priority,
-            from: Prefix::ALL,
-            to: Prefix::ALL,
-            mark: None,
-            tos: None,
-            table,
-        }
-    }
-
-    fn applies(&self, query: &Query) -> bool {
-        // A sender that has no address yet is in no network.
-        let src = query.src.map(bits);
-        (self.from.is_all() || src.is_some_and(|src| self.from.contains(src)))
-            && self.to.contains(bits(query.dst))
-            && self
-                .mark
-                .is_none_or(|(value, mask)| query.choice.mark & mask == value & mask)
-            && self.tos.is_none_or(|tos| tos == query.tos)
-    }
-}
-
 /// A socket's choice of the route of its packets, beside their addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
@@ -277,6 +250,9 @@ pub struct Choice {
     pub table: u16,
     /// The link that it leaves by (SO_BINDTODEVICE), as [`Choice::link_of`]; 0 = any.
     pub link: u16,
+    /// The link by which a packet that is passed on has come, as [`Choice::link_of`]; 0 = it is our
+    /// own.
+    pub input: u16,
 }
 
 impl Choice {
@@ -286,6 +262,15 @@ impl Choice {
             mark: options.mark,
             table: options.table,
             link: options.link,
+            input: 0,
+        }
+    }
+
+    /// The choice for a packet that is passed on.
+    pub(crate) const fn of_transit(link: u16) -> Choice {
+        Choice {
+            input: Choice::link_of(link),
+            ..Choice::NONE
         }
     }
 
@@ -294,6 +279,7 @@ impl Choice {
         mark: 0,
         table: 0,
         link: 0,
+        input: 0,
     };
 
     /// The choice of a link by its number; 0 = the device's own.
@@ -309,9 +295,16 @@ impl Choice {
         }
     }
 
+    /// Returns whether a sender has chosen nothing.
     #[inline]
     pub fn is_none(&self) -> bool {
-        *self == Choice::NONE
+        let Choice {
+            mark,
+            table,
+            link,
+            input: _,
+        } = *self;
+        mark == 0 && table == 0 && link == 0
     }
 
     /// Returns whether the choice admits packets of this link.
@@ -501,14 +494,14 @@ impl Fib {
 
     /// Returns whether the destination alone decides.
     pub fn is_by_destination(&self) -> bool {
-        let others = |rule: &Rule| !rule.from.is_all() || rule.mark.is_some() || rule.tos.is_some();
+        let others = |rule: &Rule| !rule.from.is_all() || rule.asks_more();
         !self.rules.iter().any(others)
     }
 
     /// `None`: there is no route.
     pub fn find(&self, query: &Query) -> Option<Entry> {
         match self.decide(query) {
-            Some(found) => (found.target != Target::Unreachable).then_some(*found),
+            Some(found) => (!found.target.is_refusal()).then_some(*found),
             // ip_route_output_key(): with a link selected and no route, the destination is on that
             // link.
             None if query.choice.link != 0 => Some(Entry {
@@ -519,10 +512,10 @@ impl Fib {
         }
     }
 
-    /// Returns whether a route refuses the destination.
-    pub fn is_refused(&self, query: &Query) -> bool {
-        let found = self.decide(query);
-        found.is_some_and(|entry| entry.target == Target::Unreachable)
+    /// Returns the route or rule that refuses the destination, if one does.
+    pub fn find_refusal(&self, query: &Query) -> Option<Target> {
+        let found = self.decide(query)?.target;
+        found.is_refusal().then_some(found)
     }
 
     fn decide(&self, query: &Query) -> Option<&Entry> {
@@ -538,10 +531,13 @@ impl Fib {
             return look(LOCAL).or_else(|| look(choice.table.into()));
         }
         match &self.steps {
-            Some(steps) => steps.iter().find_map(|step| look(step.table_for(query)?)),
+            Some(steps) => steps.iter().find_map(|step| match step.rule_for(query) {
+                Some(rule) => rule.refusal().or_else(|| look(rule.table)),
+                None => look(step.table_for(query)?),
+            }),
             None => {
                 let mut applying = self.rules.iter().filter(|rule| rule.applies(query));
-                applying.find_map(|rule| look(rule.table))
+                applying.find_map(|rule| rule.refusal().or_else(|| look(rule.table)))
             }
         }
     }

@@ -18,6 +18,7 @@ use slipstack_wire::{Gso, PartialChecksum, TxOffload, protocol, tcp, udp};
 
 use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut, Payload, RxChecksum, RxMeta};
+use crate::error::SocketError;
 use crate::fib::Choice;
 use crate::icmp;
 use crate::ip::IpMeta;
@@ -43,6 +44,8 @@ enum Refused {
 enum Problem {
     Expired,
     NoRoute,
+    /// By a rule.
+    Prohibited,
     TooBig(u16),
 }
 
@@ -136,7 +139,7 @@ impl Stack {
             tos: header.tos,
             ttl: header.ttl,
             dont_fragment: header.dont_fragment,
-            choice: Choice::NONE,
+            choice: Choice::of_transit(meta.link),
         };
         let bytes = &bytes[..usize::from(header.total_len)];
         let is_foreign = link_group || !may_transit_v4(header.src) || !may_transit_v4(header.dst);
@@ -168,7 +171,7 @@ impl Stack {
             tos: header.traffic_class,
             ttl: header.hop_limit,
             dont_fragment: true,
-            choice: Choice::NONE,
+            choice: Choice::of_transit(meta.link),
         };
         let bytes = &bytes[..ipv6::HEADER_LEN + usize::from(header.payload_len)];
         let is_foreign = link_group || !may_transit_v6(header.src) || !may_transit_v6(header.dst);
@@ -210,6 +213,7 @@ impl Stack {
         let kind = match problem {
             Problem::Expired => IcmpKind::TimeExceeded { code: IN_TRANSIT },
             Problem::NoRoute => unreachable_v4(icmpv4::code::NET_UNREACHABLE, 0),
+            Problem::Prohibited => unreachable_v4(icmpv4::code::ADMIN_PROHIBITED, 0),
             Problem::TooBig(mtu) => unreachable_v4(icmpv4::code::FRAGMENTATION_NEEDED, mtu),
         };
         self.tell_v4(now, bytes, &packet, kind, fx);
@@ -242,6 +246,9 @@ impl Stack {
             Problem::Expired => Icmpv6Kind::TimeExceeded { code: IN_TRANSIT },
             Problem::NoRoute => Icmpv6Kind::DestinationUnreachable {
                 code: icmpv6::code::NO_ROUTE,
+            },
+            Problem::Prohibited => Icmpv6Kind::DestinationUnreachable {
+                code: icmpv6::code::PROHIBITED,
             },
             Problem::TooBig(mtu) => Icmpv6Kind::PacketTooBig { mtu: mtu.into() },
         };
@@ -310,10 +317,12 @@ impl Cx<'_> {
             return Err(Refused::Answered(Counter::DropForwardTtl, Problem::Expired));
         }
         let Some(found) = self.net.find_transit(now, &packet) else {
-            return Err(Refused::Answered(
-                Counter::DropForwardRoute,
-                Problem::NoRoute,
-            ));
+            let why = Counter::DropForwardRoute;
+            return Err(match self.net.refusal(&packet.query()) {
+                SocketError::NotPermitted => Refused::Answered(why, Problem::Prohibited),
+                SocketError::InvalidArgument => Refused::Silently(why),
+                _ => Refused::Answered(why, Problem::NoRoute),
+            });
         };
         // RFC 2644: directed broadcasts are not passed on.
         let Route::Neighbour(hop) = found.route else {

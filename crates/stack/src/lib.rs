@@ -90,7 +90,9 @@ pub use options::{
 };
 pub use scatter::Scatter;
 pub use slaac::Identifiers;
-pub use slipstack_network::{Interface, NeighbourEntry, NetworkState, RouteEntry, RuleEntry};
+pub use slipstack_network::{
+    Interface, NeighbourEntry, NetworkState, RouteEntry, RuleAction, RuleEntry, RuleInput,
+};
 pub use slipstack_terms::{Learnt, LearntAddress, Redirected, SocketState, TcpInfo};
 pub use stack::Stack;
 pub use stray::{datagram_frames, stray_frame};

@@ -16,7 +16,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use slipstack_wire::{ethernet, igmp};
 
-use slipstack_network::NetworkState;
+use slipstack_network::{NetworkState, RuleAction};
 
 use crate::announce::Announcements;
 use crate::choices::Choices;
@@ -27,7 +27,7 @@ use crate::default_router::LostRouters;
 use crate::destination::Destinations;
 use crate::effects::Effects;
 use crate::error::SocketError;
-use crate::fib::{Choice, Fib, Query};
+use crate::fib::{Choice, Fib, Query, Target};
 use crate::filter::{Board, Filter};
 use crate::groups::{Asker, GroupFilter, Groups};
 use crate::identification::Identifications;
@@ -332,12 +332,14 @@ impl NetworkLayer {
     /// Returns the error for an unreachable destination: Linux distinguishes a route that refuses
     /// from no route.
     #[cold]
-    pub(crate) fn refusal(&self, src: Option<IpAddr>, dst: IpAddr) -> SocketError {
-        let query = Query::between(src, dst);
-        if self.fib(dst.is_ipv6()).is_refused(&query) {
-            SocketError::HostUnreachable
-        } else {
-            SocketError::NetUnreachable
+    pub(crate) fn refusal(&self, query: &Query) -> SocketError {
+        let fib = self.fib(query.dst.is_ipv6());
+        match fib.find_refusal(query) {
+            Some(Target::Refused(RuleAction::Prohibit)) => SocketError::NotPermitted,
+            // fib4_rule_action(): any other action is EINVAL.
+            Some(Target::Refused(RuleAction::Blackhole)) => SocketError::InvalidArgument,
+            Some(Target::Unreachable) => SocketError::HostUnreachable,
+            _ => SocketError::NetUnreachable,
         }
     }
 

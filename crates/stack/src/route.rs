@@ -53,7 +53,7 @@ impl Found {
             Target::Broadcast => Route::Broadcast,
             Target::OnLink => Route::Neighbour(query.dst),
             Target::Via(gateway) => Route::Neighbour(gateway),
-            Target::Unreachable | Target::Throw => return None,
+            Target::Unreachable | Target::Refused(_) | Target::Throw => return None,
         };
         Some(Found {
             route,

@@ -1,14 +1,96 @@
-//! Rules that differ only in their source, looked up in one step.
+//! Rules: the packets that each is for, and its table or refusal. Those that differ only in their
+//! source are looked up in one step.
 
 use alloc::vec::Vec;
 use core::hash::BuildHasherDefault;
 
 use hashbrown::HashMap;
+use slipstack_network::RuleAction;
 
 use super::index::Mixer;
-use super::{Query, Rule, bits, mask};
+use super::{Entry, Prefix, Query, Target, bits, mask};
 
 type Sources = HashMap<u128, u32, BuildHasherDefault<Mixer>>;
+
+/// Which packets a rule is for, and the table that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub priority: u32,
+    pub from: Prefix,
+    pub to: Prefix,
+    /// Value and mask.
+    pub mark: Option<(u32, u32)>,
+    pub tos: Option<u8>,
+    /// Where packets come from, as in a choice.
+    pub input: Option<u16>,
+    /// The link that the sender is bound to, as in a choice.
+    pub output: Option<u16>,
+    /// It is for the packets that the conditions do not describe.
+    pub is_not: bool,
+    pub action: RuleAction,
+    pub table: u32,
+}
+
+impl Rule {
+    /// For all packets.
+    pub const fn new(priority: u32, table: u32) -> Rule {
+        Rule {
+            priority,
+            from: Prefix::ALL,
+            to: Prefix::ALL,
+            mark: None,
+            tos: None,
+            input: None,
+            output: None,
+            is_not: false,
+            action: RuleAction::Lookup,
+            table,
+        }
+    }
+
+    /// Returns whether it selects by more than addresses.
+    pub fn asks_more(&self) -> bool {
+        self.mark.is_some()
+            || self.tos.is_some()
+            || self.input.is_some()
+            || self.output.is_some()
+            || self.is_not
+            || self.action != RuleAction::Lookup
+    }
+
+    pub(super) fn applies(&self, query: &Query) -> bool {
+        self.describes(query) != self.is_not
+    }
+
+    fn describes(&self, query: &Query) -> bool {
+        // A sender that has no address yet is in no network.
+        let src = query.src.map(bits);
+        (self.from.is_all() || src.is_some_and(|src| self.from.contains(src)))
+            && self.to.contains(bits(query.dst))
+            && self
+                .mark
+                .is_none_or(|(value, mask)| query.choice.mark & mask == value & mask)
+            && self.tos.is_none_or(|tos| tos == query.tos)
+            && self.input.is_none_or(|input| input == query.choice.input)
+            && self.output.is_none_or(|link| link == query.choice.link)
+    }
+
+    /// The entry that stands for its refusal.
+    pub(super) const fn refusal(&self) -> Option<&'static Entry> {
+        const fn refused(action: RuleAction) -> Entry {
+            Entry::new(Prefix::ALL, Target::Refused(action))
+        }
+        const UNREACHABLE: &Entry = &refused(RuleAction::Unreachable);
+        const PROHIBIT: &Entry = &refused(RuleAction::Prohibit);
+        const BLACKHOLE: &Entry = &refused(RuleAction::Blackhole);
+        match self.action {
+            RuleAction::Lookup => None,
+            RuleAction::Unreachable => Some(UNREACHABLE),
+            RuleAction::Prohibit => Some(PROHIBIT),
+            RuleAction::Blackhole => Some(BLACKHOLE),
+        }
+    }
+}
 
 /// One rule, or several that follow each other.
 #[derive(Clone, Debug)]
@@ -22,10 +104,18 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// The table that is named for a packet.
+    /// The single rule that is for a packet.
+    pub fn rule_for(&self, query: &Query) -> Option<&Rule> {
+        match self {
+            Step::One(rule) => Some(rule).filter(|rule| rule.applies(query)),
+            Step::Sources { .. } => None,
+        }
+    }
+
+    /// The table that one of several rules names for a packet.
     pub fn table_for(&self, query: &Query) -> Option<u32> {
         match self {
-            Step::One(rule) => rule.applies(query).then_some(rule.table),
+            Step::One(_) => None,
             Step::Sources { len, tables } => {
                 let source = bits(query.src?) & mask(*len);
                 tables.get(&source).copied()
@@ -49,8 +139,7 @@ impl Step {
 }
 
 fn tells_sources(rule: &Rule) -> bool {
-    let asks_more = rule.mark.is_some() || rule.tos.is_some();
-    !rule.from.is_all() && rule.to.is_all() && !asks_more
+    !rule.from.is_all() && rule.to.is_all() && !rule.asks_more()
 }
 
 /// Returns steps that are equivalent to the rules, in their order.

@@ -119,8 +119,9 @@ impl Cx<'_> {
                 Err(self.refuse(Counter::DropNeighbourTable, Reason::HostUnreachable))
             }
             Hop::NoRoute => {
-                let reason = match self.net.refusal(Some(packet.src), packet.dst) {
+                let reason = match self.net.refusal(&packet.query()) {
                     SocketError::HostUnreachable => Reason::HostUnreachable,
+                    SocketError::NotPermitted => Reason::Prohibited,
                     _ => Reason::NetUnreachable,
                 };
                 Err(self.refuse(Counter::DropNoRoute, reason))

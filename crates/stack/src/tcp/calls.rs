@@ -155,10 +155,9 @@ impl Tcp {
         }
         let choice = Choice::of(options);
         let source = source_of(local, remote.ip(), options, cx)?;
-        let path = cx
-            .net
-            .find_path_by(now, &Query::between(Some(source), remote.ip()).by(choice))
-            .ok_or_else(|| cx.net.refusal(Some(source), remote.ip()))?;
+        let query = Query::between(Some(source), remote.ip()).by(choice);
+        let path = cx.net.find_path_by(now, &query);
+        let path = path.ok_or_else(|| cx.net.refusal(&query))?;
         let local = SocketAddr::new(source, local.map_or(0, |l| l.port()));
         let (key, iss) = self.choose_flow(now, local, remote, options.port_range, cx, fx)?;
         let hash = self.hasher.table(&key);
@@ -532,7 +531,7 @@ fn source_of(
         None => cx
             .net
             .find_source_by(remote, choice)
-            .ok_or_else(|| cx.net.refusal(None, remote)),
+            .ok_or_else(|| cx.net.refusal(&Query::to(remote).by(choice))),
     }
 }
 

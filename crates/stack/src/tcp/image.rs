@@ -363,7 +363,9 @@ impl Fields {
         (fields.segs_in, fields.segs_out) = (total_in, total_out);
         (fields.data_segs_in, fields.data_segs_out) = (data_in, data_out);
         fields.retransmitted = conn.retransmitted;
-        let Choice { mark, table, link } = choices.find(conn.choice);
+        let Choice {
+            mark, table, link, ..
+        } = choices.find(conn.choice);
         (fields.choice_mark, fields.choice_table, fields.choice_link) = (mark, table, link);
         if let Some(assembler) = &rcv.assembler {
             for (slot, range) in fields.ranges.iter_mut().zip(assembler.ranges()) {

@@ -204,15 +204,13 @@ impl Udp {
             let to = remote.ip();
             if local.ip().is_unspecified() {
                 let source = link.find_source_by(to, choice);
-                local.set_ip(source.ok_or_else(|| link.refusal(None, to))?);
-            } else if link
-                .find_path_by(
-                    Instant::ZERO,
-                    &Query::between(Some(local.ip()), to).by(choice),
-                )
-                .is_none()
-            {
-                return Err(link.refusal(Some(local.ip()), to));
+                let query = Query::to(to).by(choice);
+                local.set_ip(source.ok_or_else(|| link.refusal(&query))?);
+            } else {
+                let query = Query::between(Some(local.ip()), to).by(choice);
+                if link.find_path_by(Instant::ZERO, &query).is_none() {
+                    return Err(link.refusal(&query));
+                }
             }
         }
         let is_moved = socket.local.ip() != local.ip();

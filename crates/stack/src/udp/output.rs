@@ -9,7 +9,7 @@ use super::{Socket, Udp};
 use crate::counters::Counter;
 use crate::effects::{DatagramOut, Effects, Payload};
 use crate::error::{Reason, SocketError};
-use crate::fib::Choice;
+use crate::fib::{Choice, Query};
 use crate::ids::UdpId;
 use crate::network_layer::{Cx, OutPacket, OutSegment, Output};
 use crate::time::Instant;
@@ -122,13 +122,13 @@ fn find_source(
             let chosen = chosen.and_then(|multicast| multicast.source(dst.is_ipv6()));
             chosen
                 .or_else(|| cx.net.find_source_by(dst.ip(), choice))
-                .ok_or_else(|| cx.net.refusal(None, dst.ip()))
+                .ok_or_else(|| cx.net.refusal(&Query::to(dst.ip()).by(choice)))
         }
         // One that is connected over IPv6 may send over IPv4: its address there is nothing to that.
         None if !is_station(socket.local.ip()) || socket.local.is_ipv4() != dst.is_ipv4() => cx
             .net
             .find_source_by(dst.ip(), choice)
-            .ok_or_else(|| cx.net.refusal(None, dst.ip())),
+            .ok_or_else(|| cx.net.refusal(&Query::to(dst.ip()).by(choice))),
         None => Ok(socket.local.ip()),
     }
 }
@@ -155,7 +155,7 @@ fn send_many(
     let path = cx
         .net
         .find_path_by(now, &packet.query())
-        .ok_or_else(|| cx.net.refusal(Some(packet.src), packet.dst))?;
+        .ok_or_else(|| cx.net.refusal(&packet.query()))?;
     let mtu = if socket.mtu_discovery(packet.dst).heeds_path() {
         path.mtu
     } else {

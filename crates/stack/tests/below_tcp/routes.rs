@@ -57,10 +57,8 @@ fn table() -> Table {
         config.network_mut().rules = vec![RuleEntry {
             priority: 1000,
             from: Some((SECOND.into(), 32)),
-            to: None,
-            mark: None,
-            is_family_v6: false,
             table: 100,
+            ..RuleEntry::default()
         }];
     });
     table.introduce_peer();

@@ -17,10 +17,8 @@ fn network() -> NetworkState {
     let rule = |net: Ipv4Addr, len| RuleEntry {
         priority: 1000,
         from: Some((net.into(), len)),
-        to: None,
-        mark: None,
-        is_family_v6: false,
         table: 10,
+        ..RuleEntry::default()
     };
     let mut network = NetworkState::of(1500, vec![(IP.into(), 24)], &[GATEWAY.into()]);
     network.interfaces.push(Interface {

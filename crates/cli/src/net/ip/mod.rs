@@ -4,20 +4,20 @@ mod address;
 mod batch;
 mod layout;
 mod link;
+mod monitor;
 mod neighbour;
 mod options;
 mod route;
 mod route_get;
 mod rule;
 
-use serde_json::{Value, json};
-use slipstack_channel::control::net::{Answer, NetworkState, Query};
 use slipstack_config::Settings;
 
 use crate::failure::Failure;
 use crate::net::target::Target;
 use crate::net::words::Words;
 use crate::output::print;
+pub use monitor::{run as monitor, watch};
 use options::{Form, Options};
 
 /// The object of a command, by its first letters as iproute2 takes them.
@@ -114,85 +114,7 @@ fn one(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Fa
         Object::Neighbour => neighbour::run(target, options, words),
         Object::Monitor => {
             words.end()?;
-            monitor(target, options.is_json)
+            monitor::run(target, options.is_json)
         }
     }
-}
-
-/// `slipstack monitor`, which is `ip monitor`.
-pub fn watch(settings: &Settings, words: &[String]) -> Result<(), Failure> {
-    let mut words = Words::new("monitor", words);
-    let (mut engine, mut is_json) = (0, false);
-    while let Some(word) = words.next() {
-        match word {
-            "-j" | "--json" => is_json = true,
-            "-p" | "--engine" => engine = words.parsed(word)?,
-            other => return Err(words.unknown(other)),
-        }
-    }
-    monitor(&Target::find(settings, engine)?, is_json)
-}
-
-/// Tells of each change until it is ended.
-pub fn monitor(target: &Target, is_json: bool) -> Result<(), Failure> {
-    let mut answer = target.ask(Query::Watch)?;
-    let mut before: Option<NetworkState> = None;
-    loop {
-        let Answer::Network(state) = answer else {
-            return Err(Failure::new("the keeper's answer is not understood"));
-        };
-        if let Some(before) = &before {
-            print(&match is_json {
-                true => json_differences(before, &state),
-                false => differences(before, &state),
-            })?;
-        }
-        before = Some(state);
-        let next = target.client.next();
-        answer = next.map_err(|error| Failure::new(error.to_string()))?;
-    }
-}
-
-/// Returns the lines of `ip` that were added and removed.
-fn differences(before: &NetworkState, after: &NetworkState) -> String {
-    let all = |state: &NetworkState| -> Vec<String> {
-        let texts = [
-            address::text(state, Options::default()),
-            route::text(state, &route::Selection::all(), Options::default()),
-            rule::text(state, Options::default()),
-        ];
-        let lines = texts.iter().flat_map(|text| text.lines());
-        lines.map(str::to_owned).collect()
-    };
-    let (old, new) = (all(before), all(after));
-    let gone = old.iter().filter(|line| !new.contains(line));
-    let come = new.iter().filter(|line| !old.contains(line));
-    let gone = gone.map(|line| format!("Deleted {}\n", line.trim()));
-    let come = come.map(|line| format!("{}\n", line.trim()));
-    gone.chain(come).collect()
-}
-
-/// Returns an object a line for each entry of `ip -json` that was added, removed or replaced.
-fn json_differences(before: &NetworkState, after: &NetworkState) -> String {
-    let all = |state: &NetworkState| -> Vec<(&str, Value)> {
-        let addresses = address::entries(state).map(|it| ("address", it));
-        let links = state.interfaces.iter();
-        let links = links.map(|it| ("link", link::as_json(state, it)));
-        let routes = route::entries(state).map(|it| ("route", it));
-        let families = [false, true].into_iter();
-        let rules = families.flat_map(|is_v6| rule::entries(state, is_v6));
-        let rules = rules.map(|it| ("rule", it));
-        links.chain(addresses).chain(routes).chain(rules).collect()
-    };
-    let (old, new) = (all(before), all(after));
-    let line = |(object, entry): &(&str, Value), is_deleted: bool| {
-        format!(
-            "{}\n",
-            json!({"object": object, "deleted": is_deleted, "entry": entry})
-        )
-    };
-    let gone = old.iter().filter(|it| !new.contains(it));
-    let come = new.iter().filter(|it| !old.contains(it));
-    let gone = gone.map(|it| line(it, true));
-    gone.chain(come.map(|it| line(it, false))).collect()
 }

@@ -5,10 +5,13 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
-use slipstack_channel::control::net::{MAIN_TABLE, NetworkState, RuleEntry};
+use slipstack_channel::control::net::{
+    MAIN_TABLE, NetworkState, RuleAction, RuleEntry, RuleInput, RuleQuery,
+};
 use slipstack_config::parse_mark;
 
 use super::options::Options;
+use super::rule::{read_input, read_tos};
 use crate::failure::Failure;
 use crate::net::names::{device_of, find_interface, network_of};
 use crate::net::target::Target;
@@ -24,6 +27,22 @@ struct Packet {
     mark: u32,
     /// The link that it has to leave by.
     link: Option<u16>,
+    tos: u8,
+    /// Where it has come from.
+    input: RuleInput,
+}
+
+impl Packet {
+    fn query(&self) -> RuleQuery {
+        RuleQuery {
+            from: self.from,
+            to: self.to,
+            mark: self.mark,
+            tos: self.tos,
+            input: self.input,
+            output: self.link,
+        }
+    }
 }
 
 /// The route that a table gives to it.
@@ -44,6 +63,7 @@ pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Re
 
 fn read(state: &NetworkState, words: &mut Words<'_>) -> Result<Packet, Failure> {
     let (mut to, mut from, mut mark, mut link) = (None, None, 0, None);
+    let (mut tos, mut input) = (0, RuleInput::Own);
     while let Some(word) = words.next() {
         match word {
             "from" => from = Some(words.parsed(word)?),
@@ -51,6 +71,8 @@ fn read(state: &NetworkState, words: &mut Words<'_>) -> Result<Packet, Failure> 
                 let text = words.value(word)?;
                 mark = parse_mark(text).ok_or_else(|| words.wrong(word, text))?.0;
             }
+            "tos" | "dsfield" => tos = read_tos(words, word)?.unwrap_or(0),
+            "iif" => input = read_input(words, word, state)?,
             "oif" | "dev" => link = Some(find_interface(state, words.value(word)?)?.link),
             "to" => to = Some(words.parsed(word)?),
             text => {
@@ -66,6 +88,8 @@ fn read(state: &NetworkState, words: &mut Words<'_>) -> Result<Packet, Failure> 
         from,
         mark,
         link,
+        tos,
+        input,
     })
 }
 
@@ -81,18 +105,27 @@ fn find(state: &NetworkState, packet: &Packet) -> Result<Way, Failure> {
             mtu: None,
         });
     }
-    let mut tables: Vec<(u32, u32)> = state
-        .rules
-        .iter()
-        .filter(|rule| applies(rule, packet))
-        .map(|rule| (rule.priority, rule.table))
-        .chain(LAST)
-        .collect();
-    tables.sort_by_key(|(priority, _)| *priority);
-    for (_, table) in tables {
-        match in_table(state, packet, table) {
-            Some(found) => return found,
-            None => continue,
+    let query = packet.query();
+    let last = LAST.map(|(priority, table)| RuleEntry {
+        priority,
+        table,
+        ..RuleEntry::default()
+    });
+    let own = state.rules.iter().filter(|rule| rule.applies(&query));
+    let mut rules: Vec<&RuleEntry> = own.chain(&last).collect();
+    rules.sort_by_key(|rule| rule.priority);
+    for rule in rules {
+        let refusal = match rule.action {
+            RuleAction::Lookup => None,
+            RuleAction::Unreachable => Some("Network is unreachable"),
+            RuleAction::Prohibit => Some("Permission denied"),
+            RuleAction::Blackhole => Some("Invalid argument"),
+        };
+        if let Some(refusal) = refusal {
+            return Err(Failure::new(refusal));
+        }
+        if let Some(found) = in_table(state, packet, rule.table) {
+            return found;
         }
     }
     Err(Failure::new("Network is unreachable"))
@@ -100,17 +133,6 @@ fn find(state: &NetworkState, packet: &Packet) -> Result<Way, Failure> {
 
 fn contains((net, len): (IpAddr, u8), ip: IpAddr) -> bool {
     net.is_ipv4() == ip.is_ipv4() && network_of((ip, len)) == network_of((net, len))
-}
-
-fn applies(rule: &RuleEntry, packet: &Packet) -> bool {
-    let has = |net: Option<(IpAddr, u8)>, ip: Option<IpAddr>| {
-        net.is_none_or(|net| ip.is_some_and(|ip| contains(net, ip)))
-    };
-    let is_marked = |(value, mask): (u32, u32)| packet.mark & mask == value & mask;
-    rule.is_v6() == packet.to.is_ipv6()
-        && has(rule.from, packet.from)
-        && has(rule.to, Some(packet.to))
-        && rule.mark.is_none_or(is_marked)
 }
 
 /// `None`: the table has no route.

@@ -1,14 +1,17 @@
 //! `ip rule`.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 use serde_json::{Value, json};
-use slipstack_channel::control::net::{Change, MAIN_TABLE, NetworkState, RuleEntry};
+use slipstack_channel::control::net::{
+    Change, LinkId, MAIN_TABLE, NetworkState, RuleAction, RuleEntry, RuleInput,
+};
 use slipstack_config::parse_mark;
 
 use super::options::Options;
 use crate::failure::Failure;
-use crate::net::names::parse_net;
+use crate::net::names::{find_interface, parse_net};
 use crate::net::target::Target;
 use crate::net::words::Words;
 
@@ -29,7 +32,9 @@ pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Re
 
 fn show(target: &Target, options: Options) -> Result<(), Failure> {
     let state = target.network()?;
-    let json = all(&state, options).map(|rule| as_json(&rule)).collect();
+    let json = all(&state, options)
+        .map(|rule| as_json(&state, &rule))
+        .collect();
     options.show(json, &text(&state, options))
 }
 
@@ -38,11 +43,9 @@ fn all(state: &NetworkState, options: Options) -> impl Iterator<Item = RuleEntry
     let is_v6 = options.is_v6.unwrap_or(false);
     let built_in = |priority, table| RuleEntry {
         priority,
-        from: None,
-        to: None,
-        mark: None,
         is_family_v6: is_v6,
         table,
+        ..RuleEntry::default()
     };
     let own = state.rules.iter().filter(move |rule| rule.is_v6() == is_v6);
     std::iter::once(built_in(0, 255))
@@ -59,7 +62,7 @@ fn table_name(table: u32) -> String {
     }
 }
 
-fn net_text(net: Option<(std::net::IpAddr, u8)>) -> String {
+fn net_text(net: Option<(IpAddr, u8)>) -> String {
     match net {
         None => "all".to_owned(),
         Some((ip, len)) if len == if ip.is_ipv4() { 32 } else { 128 } => ip.to_string(),
@@ -78,24 +81,83 @@ fn mark_text((value, mask): (u32, u32)) -> String {
 pub(super) fn text(state: &NetworkState, options: Options) -> String {
     let mut text = String::new();
     for rule in all(state, options) {
-        let _ = write!(text, "{}:\tfrom {}", rule.priority, net_text(rule.from));
-        if rule.to.is_some() {
-            let _ = write!(text, " to {}", net_text(rule.to));
-        }
-        if let Some(mark) = rule.mark {
-            let _ = write!(text, " fwmark {}", mark_text(mark));
-        }
-        let _ = writeln!(text, " lookup {}", table_name(rule.table));
+        let _ = writeln!(text, "{}:\t{}", rule.priority, describe(state, &rule));
     }
     text
 }
 
-fn as_json(rule: &RuleEntry) -> Value {
+/// A rule without its priority.
+fn describe(state: &NetworkState, rule: &RuleEntry) -> String {
+    let mut text = String::new();
+    if rule.is_not {
+        text.push_str("not ");
+    }
+    let _ = write!(text, "from {}", net_text(rule.from));
+    if rule.to.is_some() {
+        let _ = write!(text, " to {}", net_text(rule.to));
+    }
+    if let Some(tos) = rule.tos {
+        let _ = write!(text, " tos {tos:#04x}");
+    }
+    if let Some(mark) = rule.mark {
+        let _ = write!(text, " fwmark {}", mark_text(mark));
+    }
+    if let Some(input) = rule.input {
+        let _ = write!(text, " iif {}", input_name(state, input));
+    }
+    if let Some(link) = rule.output {
+        let _ = write!(text, " oif {}", link_name(state, link));
+    }
+    match action_name(rule.action) {
+        None => text + " lookup " + &table_name(rule.table),
+        Some(action) => text + " " + action,
+    }
+}
+
+/// `None`: a look-up.
+fn action_name(action: RuleAction) -> Option<&'static str> {
+    match action {
+        RuleAction::Lookup => None,
+        RuleAction::Unreachable => Some("unreachable"),
+        RuleAction::Prohibit => Some("prohibit"),
+        RuleAction::Blackhole => Some("blackhole"),
+    }
+}
+
+fn input_name(state: &NetworkState, input: RuleInput) -> String {
+    match input {
+        RuleInput::Own => "lo".to_owned(),
+        RuleInput::Link(link) => link_name(state, link),
+    }
+}
+
+/// The name of an interface; one that has been deleted leaves its rules.
+fn link_name(state: &NetworkState, link: u16) -> String {
+    let found = state.find_link(link).map(|it| it.name.clone());
+    found.unwrap_or_else(|| format!("vlan{} [detached]", LinkId(link).vlan()))
+}
+
+fn as_json(state: &NetworkState, rule: &RuleEntry) -> Value {
     let mut row = json!({
         "priority": rule.priority,
         "src": rule.from.map_or("all".to_owned(), |(ip, _)| ip.to_string()),
-        "table": table_name(rule.table),
     });
+    match action_name(rule.action) {
+        None => row["table"] = json!(table_name(rule.table)),
+        Some(action) => row["action"] = json!(action),
+    }
+    if rule.is_not {
+        row["not"] = Value::Null;
+    }
+    if let Some(tos) = rule.tos {
+        row["tos"] = json!(format!("{tos:#04x}"));
+    }
+    if let Some(input) = rule.input {
+        row["iif"] = json!(input_name(state, input));
+    }
+    if let Some(link) = rule.output {
+        row["oif"] = json!(link_name(state, link));
+    }
     if let Some((_, len)) = rule.from {
         row["srclen"] = json!(len);
     }
@@ -115,31 +177,19 @@ fn as_json(rule: &RuleEntry) -> Value {
 /// The rules of a family that an operator has made, in the form of `ip -json`.
 pub(super) fn entries(state: &NetworkState, is_v6: bool) -> impl Iterator<Item = Value> + '_ {
     let own = state.rules.iter().filter(move |rule| rule.is_v6() == is_v6);
-    own.map(as_json)
+    own.map(|rule| as_json(state, rule))
 }
 
-fn describe(words: &mut Words<'_>, is_v6: bool) -> Result<RuleEntry, Failure> {
+fn read(words: &mut Words<'_>, state: &NetworkState, is_v6: bool) -> Result<RuleEntry, Failure> {
     let mut rule = RuleEntry {
-        priority: 0,
-        from: None,
-        to: None,
-        mark: None,
         is_family_v6: is_v6,
-        table: 0,
+        ..RuleEntry::default()
     };
     while let Some(word) = words.next() {
         match word {
-            "from" | "to" => {
-                let text = words.value(word)?;
-                let net = match text {
-                    "all" | "any" => None,
-                    text => Some(parse_net(text).ok_or_else(|| words.wrong(word, text))?),
-                };
-                match word {
-                    "from" => rule.from = net,
-                    _ => rule.to = net,
-                }
-            }
+            "not" => rule.is_not = true,
+            "from" => rule.from = read_net(words, word)?,
+            "to" => rule.to = read_net(words, word)?,
             "table" | "lookup" => {
                 rule.table = match words.value(word)? {
                     "main" => MAIN_TABLE,
@@ -151,12 +201,26 @@ fn describe(words: &mut Words<'_>, is_v6: bool) -> Result<RuleEntry, Failure> {
                 let text = words.value(word)?;
                 rule.mark = Some(parse_mark(text).ok_or_else(|| words.wrong(word, text))?);
             }
+            "tos" | "dsfield" => rule.tos = read_tos(words, word)?,
+            "iif" | "dev" => rule.input = Some(read_input(words, word, state)?),
+            "oif" => rule.output = Some(find_interface(state, words.value(word)?)?.link),
             "priority" | "pref" | "order" | "preference" => rule.priority = words.parsed(word)?,
-            "iif" | "oif" | "tos" | "dsfield" | "uidrange" | "ipproto" | "sport" | "dport"
-            | "not" | "blackhole" | "unreachable" | "prohibit" | "goto" | "nop" => {
+            "unreachable" => rule.action = RuleAction::Unreachable,
+            "prohibit" => rule.action = RuleAction::Prohibit,
+            "blackhole" => rule.action = RuleAction::Blackhole,
+            "type" => rule.action = read_action(words, word)?,
+            "uidrange"
+            | "ipproto"
+            | "sport"
+            | "dport"
+            | "goto"
+            | "nop"
+            | "l3mdev"
+            | "suppress_prefixlength"
+            | "suppress_ifgroup" => {
                 return Err(Failure::new(format!(
-                    "ip rule: \"{word}\" is not supported: rules select a table by from, to and \
-                     fwmark; ipfw selects by interfaces, protocols and ports (setfib, unreach)"
+                    "ip rule: \"{word}\" is not supported: rules select by from, to, fwmark, tos, \
+                     iif and oif; ipfw selects by protocols and ports (setfib, unreach)"
                 )));
             }
             other => return Err(words.unknown(other)),
@@ -165,16 +229,63 @@ fn describe(words: &mut Words<'_>, is_v6: bool) -> Result<RuleEntry, Failure> {
     Ok(rule)
 }
 
-fn add(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
-    let mut rule = describe(&mut words, options.is_v6.unwrap_or(false))?;
-    if rule.table == 0 {
-        return Err(words.missing("table ID"));
+/// `None`: all.
+fn read_net(words: &mut Words<'_>, word: &str) -> Result<Option<(IpAddr, u8)>, Failure> {
+    match words.value(word)? {
+        "all" | "any" | "default" => Ok(None),
+        text => {
+            let net = parse_net(text).ok_or_else(|| words.wrong(word, text))?;
+            Ok(Some(net))
+        }
     }
-    if rule.from.is_none() && rule.to.is_none() && rule.mark.is_none() {
-        return Err(words.missing("from NET, to NET or fwmark MARK"));
+}
+
+/// 0 stands for any.
+pub(super) fn read_tos(words: &mut Words<'_>, word: &str) -> Result<Option<u8>, Failure> {
+    const ECN: u8 = 3;
+    let text = words.value(word)?;
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u8::from_str_radix(digits, 16),
+        // rtnl_dsfield_a2n(): always hexadecimal.
+        None => u8::from_str_radix(text, 16),
+    };
+    let tos = parsed.ok().filter(|tos| tos & ECN == 0);
+    let tos = tos.ok_or_else(|| words.wrong(word, text))?;
+    Ok((tos != 0).then_some(tos))
+}
+
+pub(super) fn read_input(
+    words: &mut Words<'_>,
+    word: &str,
+    state: &NetworkState,
+) -> Result<RuleInput, Failure> {
+    match words.value(word)? {
+        "lo" => Ok(RuleInput::Own),
+        name => Ok(RuleInput::Link(find_interface(state, name)?.link)),
+    }
+}
+
+fn read_action(words: &mut Words<'_>, word: &str) -> Result<RuleAction, Failure> {
+    match words.value(word)? {
+        "unicast" | "table" => Ok(RuleAction::Lookup),
+        "unreachable" => Ok(RuleAction::Unreachable),
+        "prohibit" => Ok(RuleAction::Prohibit),
+        "blackhole" => Ok(RuleAction::Blackhole),
+        other => Err(words.wrong(word, other)),
+    }
+}
+
+fn add(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
+    let state = target.network()?;
+    let mut rule = read(&mut words, &state, options.is_v6.unwrap_or(false))?;
+    let is_lookup = rule.action == RuleAction::Lookup;
+    if is_lookup && rule.table == 0 {
+        return Err(words.missing("table ID, unreachable, prohibit or blackhole"));
+    }
+    if !is_lookup && rule.table != 0 {
+        return Err(Failure::new("ip rule: a rule that refuses names no table"));
     }
     if rule.priority == 0 {
-        let state = target.network()?;
         let least = state.rules.iter().map(|rule| rule.priority).min();
         rule.priority = least.map_or(PRIORITY_FIRST, |least| least.saturating_sub(1).max(1));
     }
@@ -182,9 +293,13 @@ fn add(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Fa
 }
 
 fn delete(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
-    let rule = describe(&mut words, options.is_v6.unwrap_or(false))?;
-    let is_bare = rule.mark.is_none() && rule.table == 0;
-    if rule.priority == 0 && rule.from.is_none() && rule.to.is_none() && is_bare {
+    let is_v6 = options.is_v6.unwrap_or(false);
+    let rule = read(&mut words, &target.network()?, is_v6)?;
+    let nothing = RuleEntry {
+        is_family_v6: is_v6,
+        ..RuleEntry::default()
+    };
+    if rule == nothing {
         return Err(words.missing("what tells the rule from others"));
     }
     target.change(vec![Change::DelRule(rule)])

@@ -25,6 +25,7 @@ impl Fields {
             mark: self.choice_mark,
             table: self.choice_table,
             link: self.choice_link,
+            input: 0,
         }
     }
 

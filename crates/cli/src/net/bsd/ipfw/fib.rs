@@ -44,9 +44,8 @@ impl Firewall<'_> {
             priority: number,
             from,
             to,
-            mark: None,
-            is_family_v6: false,
             table,
+            ..RuleEntry::default()
         };
         let said = fib_text(&rule);
         self.change(Vec::new(), vec![Change::AddRule(rule.clone())])?;

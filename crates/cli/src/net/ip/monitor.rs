@@ -1,0 +1,132 @@
+//! `ip monitor`: the changes of a stack's network, numbers and filter as they happen.
+
+use serde_json::{Value, json};
+use slipstack_channel::control::net::{Answer, NetworkState, Query};
+use slipstack_config::Settings;
+
+use super::options::Options;
+use super::{address, link, route, rule};
+use crate::failure::Failure;
+use crate::net::names::mac_text;
+use crate::net::target::Target;
+use crate::net::words::Words;
+use crate::output::print;
+
+/// `slipstack monitor`, which is `ip monitor`.
+pub fn watch(settings: &Settings, words: &[String]) -> Result<(), Failure> {
+    let mut words = Words::new("monitor", words);
+    let (mut engine, mut is_json) = (0, false);
+    while let Some(word) = words.next() {
+        match word {
+            "-j" | "--json" => is_json = true,
+            "-p" | "--engine" => engine = words.parsed(word)?,
+            other => return Err(words.unknown(other)),
+        }
+    }
+    run(&Target::find(settings, engine)?, is_json)
+}
+
+/// Tells of each change until it is ended.
+pub fn run(target: &Target, is_json: bool) -> Result<(), Failure> {
+    let mut answer = target.ask(Query::Watch)?;
+    let mut before: Option<NetworkState> = None;
+    loop {
+        let Answer::Network(state) = answer else {
+            return Err(Failure::new("the keeper's answer is not understood"));
+        };
+        if let Some(before) = &before {
+            print(&match is_json {
+                true => json_differences(before, &state),
+                false => differences(before, &state),
+            })?;
+        }
+        before = Some(state);
+        let next = target.client.next();
+        answer = next.map_err(|error| Failure::new(error.to_string()))?;
+    }
+}
+
+/// Returns the lines that were added and removed.
+fn differences(before: &NetworkState, after: &NetworkState) -> String {
+    let all = |state: &NetworkState| -> Vec<String> {
+        let rules = |is_v6| Options {
+            is_v6: Some(is_v6),
+            ..Options::default()
+        };
+        let texts = [
+            address::text(state, Options::default()),
+            route::text(state, &route::Selection::all(), Options::default()),
+            rule::text(state, rules(false)),
+            rule::text(state, rules(true)),
+        ];
+        let lines = texts.iter().flat_map(|text| text.lines());
+        let lines = lines.map(|line| line.trim().to_owned());
+        let others = others(state).into_iter().map(|(_, line, _)| line);
+        lines.chain(others).collect()
+    };
+    let (old, new) = (all(before), all(after));
+    let gone = old.iter().filter(|line| !new.contains(line));
+    let come = new.iter().filter(|line| !old.contains(line));
+    let gone = gone.map(|line| format!("Deleted {line}\n"));
+    let come = come.map(|line| format!("{line}\n"));
+    gone.chain(come).collect()
+}
+
+/// Settings that `ip` has no lists of: the object, a line, and the entry of JSON. Neighbours that
+/// are learnt are no configuration and not among them.
+fn others(state: &NetworkState) -> Vec<(&'static str, String, Value)> {
+    let neighbours = state.neighbours.iter().map(|it| {
+        let found = state.find_link(it.link);
+        let name = found.map_or_else(|| "unknown".to_owned(), |it| it.name.clone());
+        let (ip, mac) = (it.ip, mac_text(it.mac));
+        let line = format!("{ip} dev {name} lladdr {mac} PERMANENT");
+        let entry = json!({"dst": ip, "dev": name, "lladdr": mac, "state": ["PERMANENT"]});
+        ("neigh", line, entry)
+    });
+    let numbers = state.tunables.iter().map(|(name, value)| {
+        let entry = json!({"name": name, "value": value});
+        ("sysctl", format!("sysctl {name} = {value}"), entry)
+    });
+    let forwarding = u8::from(state.is_forwarding);
+    let revision = state.filter;
+    let forwarding = (
+        "sysctl",
+        format!("sysctl forwarding = {forwarding}"),
+        json!({"name": "forwarding", "value": forwarding}),
+    );
+    let filter = (
+        "filter",
+        format!("filter revision {revision}"),
+        json!({"revision": revision}),
+    );
+    let single = [forwarding, filter];
+    neighbours.chain(numbers).chain(single).collect()
+}
+
+/// Returns an object a line for each entry that was added, removed or replaced.
+fn json_differences(before: &NetworkState, after: &NetworkState) -> String {
+    let all = |state: &NetworkState| -> Vec<(&str, Value)> {
+        let addresses = address::entries(state).map(|it| ("address", it));
+        let links = state.interfaces.iter();
+        let links = links.map(|it| ("link", link::as_json(state, it)));
+        let routes = route::entries(state).map(|it| ("route", it));
+        let families = [false, true].into_iter();
+        let rules = families.flat_map(|is_v6| rule::entries(state, is_v6));
+        let rules = rules.map(|it| ("rule", it));
+        let others = others(state).into_iter();
+        let others = others.map(|(object, _, entry)| (object, entry));
+        let shown = links.chain(addresses).chain(routes).chain(rules);
+        shown.chain(others).collect()
+    };
+    let (old, new) = (all(before), all(after));
+    let line = |(object, entry): &(&str, Value), is_deleted: bool| {
+        format!(
+            "{}\n",
+            json!({"object": object, "deleted": is_deleted, "entry": entry})
+        )
+    };
+    let gone = old.iter().filter(|it| !new.contains(it));
+    let come = new.iter().filter(|it| !old.contains(it));
+    let gone = gone.map(|it| line(it, true));
+    gone.chain(come.map(|it| line(it, false))).collect()
+}
