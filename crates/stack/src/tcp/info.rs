@@ -3,7 +3,6 @@
 //! STATUS: RFC 9293 3.9.1.5 and 3.10.6.
 
 use slipstack_terms::{SocketState, TcpInfo};
-use slipstack_wire::tcp_options::TIMESTAMPS_LEN;
 
 use super::cc::WINDOW_MAX;
 use super::connection::Connection;
@@ -39,8 +38,8 @@ pub fn of(conn: &Connection, now: Instant, tcp: &TcpConfig) -> TcpInfo {
         snd_wscale: conn.snd.shift,
         rcv_wscale: conn.rcv.shift,
         snd_mss: conn.snd.mss.into(),
-        rcv_mss: conn.rcv.mss.min(full_segment(conn)).into(),
-        advmss: full_segment(conn).into(),
+        rcv_mss: conn.rcv.mss.min(conn.opts.full_segment()).into(),
+        advmss: conn.opts.full_segment().into(),
         pmtu: conn.mtu.into(),
         rcv_space: rcv_space(conn),
         snd_wnd: conn.snd.wnd,
@@ -159,19 +158,9 @@ fn ca_state(conn: &Connection) -> u8 {
     }
 }
 
-/// Returns the size of the peer's full segments: the announced MSS without the timestamps.
-fn full_segment(conn: &Connection) -> u16 {
-    let options = if conn.opts.has_timestamps {
-        TIMESTAMPS_LEN as u16
-    } else {
-        0
-    };
-    conn.opts.mss_max.saturating_sub(options)
-}
-
 /// Returns the bytes of a round trip, as measured by receive-buffer tuning.
 fn rcv_space(conn: &Connection) -> u32 {
-    let first = INITIAL_SEGMENTS * u32::from(full_segment(conn));
+    let first = INITIAL_SEGMENTS * u32::from(conn.opts.full_segment());
     let running = conn.rcv.consumed.saturating_sub(conn.rcv.tune_from);
     u32::try_from(running).unwrap_or(u32::MAX).max(first)
 }

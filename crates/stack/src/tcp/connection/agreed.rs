@@ -1,5 +1,7 @@
 //! Options of a connection: agreed in the handshake, or set by the program.
 
+use slipstack_wire::tcp_options::TIMESTAMPS_LEN;
+
 /// Options agreed in the handshake, and those that the program set.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -21,6 +23,18 @@ pub struct Options {
     pub mss_max: u16,
     pub tos: u8,
     pub ttl: u8,
+}
+
+impl Options {
+    /// Returns the size of the peer's full segments: the announced MSS without the timestamps.
+    pub fn full_segment(&self) -> u16 {
+        let options = if self.has_timestamps {
+            TIMESTAMPS_LEN as u16
+        } else {
+            0
+        };
+        self.mss_max.saturating_sub(options)
+    }
 }
 
 /// Flags for values that the program has set and that are not tuned automatically, in one byte.

@@ -39,8 +39,11 @@ const LATE_MS: u16 = 160;
 /// Handles `len` bytes of in-order data.
 #[inline]
 pub fn on_in_order(conn: &mut Connection, now: Instant, len: u64, is_gso: bool, cx: &Cx<'_>) {
-    let mss_max = u64::from(conn.opts.mss_max);
-    let largest = if is_gso { mss_max } else { len.min(mss_max) };
+    // Joined segments do not say how long they were: as long as the peer may make them.
+    let largest = match is_gso {
+        true => conn.opts.full_segment().into(),
+        false => len.min(u64::from(conn.opts.mss_max)),
+    };
     if largest > u64::from(conn.rcv.mss) {
         conn.rcv.mss = largest as u16;
     }

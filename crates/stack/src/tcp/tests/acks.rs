@@ -72,6 +72,21 @@ fn every_second_full_segment_is_acknowledged() {
 }
 
 #[test]
+fn two_joined_segments_with_timestamps_are_acknowledged_at_once() {
+    let mut world = established_with_stamps();
+    set_quick_ack(&mut world, false);
+    world.take_sent();
+    world.meta.gso = true;
+    // 1460 bytes are announced, and the timestamps are a part of them.
+    for _ in 0..3 {
+        world.peer(ACK, &[0; 2 * 1448]);
+        world.flush();
+        assert_eq!(world.take_sent().len(), 1);
+        world.now = world.now.plus_nanos(MS);
+    }
+}
+
+#[test]
 fn a_single_segment_is_acknowledged_within_the_delay() {
     let mut world = established();
     world.peer(ACK, b"x");
