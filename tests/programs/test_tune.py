@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from harness import test
+from test_flapping import give_queues
 
 NAMES = "/proc/sys/net/core/somaxconn"
 
@@ -51,6 +52,47 @@ def it_shows_changes_and_restores_the_former_settings(world):
     again = tune(world, "--undo")
     assert again.wait(10) != 0
     assert "there is no change on eth1 to undo" in again.errors(), again.errors()
+
+
+@test(modes=("inprocess",))
+def an_interface_with_several_queues_is_tuned_and_restored(world):
+    give_queues(world)
+    before = everything(world)
+    shown = json.loads(tune(world, "--json").finish())
+    names = {row["name"] for row in shown if row["wanted"]}
+    # A veth pair has four queues here and uses two; the machine has two cores or more.
+    assert {"XPS of tx-0", "XPS of tx-1"} <= {row["name"] for row in shown}, shown
+    assert "net.core.somaxconn" in {row["name"] for row in shown}, shown
+    assert tune(world, "--apply").wait(10) == 0
+    left = json.loads(tune(world, "--json").finish())
+    assert [row for row in left if row["wanted"]] == [], left
+    assert not names or everything(world) != before
+    if names:
+        assert tune(world, "--undo").wait(10) == 0
+    assert everything(world) == before
+
+
+@test(modes=("inprocess",))
+def settings_that_a_machine_does_not_have_are_left_out_and_those_it_refuses_stay(world):
+    """An interface without a driver, and a /sys and a /proc/sys that cannot be written."""
+    lo = [world.slipstack, "tune", "--run-dir", world.run_dir, "-i", "lo"]
+    shown = json.loads(inside(world, *lo, "--json").finish())
+    names = {row["name"] for row in shown}
+    assert "net.core.somaxconn" in names and not any("ring" in name for name in names), shown
+    inside(world, "ethtool", "-K", "eth1", "gro", "off").finish()
+    inside(world, "sh", "-c", f"echo 100 > {NAMES}").finish()
+    before = everything(world)
+    words = " ".join(map(str, [world.slipstack, "tune", "--run-dir", world.run_dir, "-i", "eth1"]))
+    read_only = "mount -o remount,ro /sys && mount --bind /proc/sys /proc/sys"
+    read_only += " && mount -o remount,ro,bind /proc/sys && exec "
+    applied = inside(world, "sh", "-c", f"{read_only} {words} --apply")
+    assert applied.wait(10) == 0, applied.tail()
+    told = applied.errors() + applied.output()
+    assert "net.core.somaxconn: stays 100: Read-only file system" in told, told
+    assert "generic receive offload: 0 -> 1" in told and " refused" in told, told
+    assert everything(world) != before
+    assert tune(world, "--undo").wait(10) == 0
+    assert everything(world) == before
 
 
 @test(modes=("inprocess",))

@@ -38,7 +38,9 @@ def nginx_serves_small_and_large_files(world):
     assert "prog/xdp" in counters(world)
     report = json.loads(world.admin("status", "--json").output())[0]
     assert report["device"]["device"]["kind"] == "xdp:native", report["device"]
-    assert "device xdp:native: --device xdp" in world.admin("status").output()
+    told = world.admin("status").output()
+    assert "device xdp:native: --device xdp" in told
+    assert "queues: 1 with AF_XDP; need_wakeup, frames in chunks of 2048 bytes" in told, told
 
 
 @test(modes=ONLY)
@@ -74,6 +76,8 @@ def jumbo_frames_carry_bytes_both_ways(world):
     world.wait_port(7000, process=server)
     asker = Asker(world)
     assert asker.mss() == 9000 - HEADERS
+    told = world.admin("status").output()
+    assert "longer ones, up to 9018 bytes, in several (multi-buffer)" in told, told
     for _ in range(2):
         asker.get(LEN)
         asker.put(LEN)

@@ -10,7 +10,7 @@ use slipstack_device::{Device, DeviceInfo, RxChecksum, RxMeta, Sink, TxFull, TxO
 use slipstack_device::{Port, Steering, Transport};
 use slipstack_mem::RawSlice;
 use slipstack_wire::flow::FrameFlow;
-use slipstack_wire::rss::{KEY_LEN, QueueMap, Toeplitz};
+use slipstack_wire::rss::{Input, KEY_LEN, QueueMap, Toeplitz};
 
 /// Frames of one direction that wait at most.
 const LANE_FRAMES: usize = 1024;
@@ -194,13 +194,13 @@ impl Nic {
     /// The hash of a card with this key and so many queues, for the owner of one.
     pub fn map(key: &[u8; KEY_LEN], queue: usize, queues: usize) -> Option<QueueMap> {
         let table: Vec<u16> = (0..INDIRECTION).map(|at| (at % queues) as u16).collect();
-        QueueMap::new(key, &table, queue as u16)
+        QueueMap::new((key, Input::Plain), &table, queue as u16)
     }
 
     pub fn new(key: &[u8; KEY_LEN], steering: Steering, queues: Vec<[Arc<Lane>; 2]>) -> Nic {
         let count = queues.len();
         Nic {
-            hash: Toeplitz::new(key),
+            hash: Toeplitz::new(key, Input::Plain),
             indirection: std::array::from_fn(|at| at % count),
             steering,
             queues,

@@ -258,9 +258,9 @@ fn tune_command() -> Command {
         .about("Show better settings for a network interface and the machine; --apply, --undo")
         .long_about(
             "\
-    Shows how the interface's queues, rings, offloads and interrupts and a few limits of the\n\
-    machine are set, and what would be better for servers. Nothing is changed without --apply,\n\
-    which records the old settings; --undo restores exactly those.",
+    Shows how the interface's queues, RSS, rings, offloads and interrupts and a few limits of\n\
+    the machine are set, and what would be better for servers. Nothing is changed without\n\
+    --apply, which records the old settings; --undo restores exactly those.",
         )
         .after_help(
             "Examples:\n  \
@@ -282,6 +282,13 @@ fn tune_command() -> Command {
                 .action(ArgAction::SetTrue)
                 .conflicts_with_all(["undo", "json"])
                 .help("Apply the settings shown as better"),
+        )
+        .arg(
+            Arg::new("symmetric-rss")
+                .long("symmetric-rss")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("undo")
+                .help("Propose an RSS key by which both directions of a flow have one queue"),
         )
         .arg(
             Arg::new("undo")

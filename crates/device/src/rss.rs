@@ -1,12 +1,15 @@
 //! The hash of a port as the parameters of its slots have it.
 
 use serde::{Deserialize, Serialize};
-use slipstack_wire::rss::QueueMap;
+use slipstack_wire::rss::{Input, QueueMap};
 
 /// Key and indirection table of RSS, and the slot's own queue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RssParams {
     pub key: Vec<u8>,
+    /// Both directions of a flow have one hash.
+    #[serde(default)]
+    pub is_symmetric: bool,
     pub table: Vec<u16>,
     pub queue: u16,
 }
@@ -17,6 +20,10 @@ impl RssParams {
     pub fn map(&self) -> Option<QueueMap> {
         // Longer keys are for longer headers: the hash of ours does not read their ends.
         let key = self.key.first_chunk()?;
-        QueueMap::new(key, &self.table, self.queue)
+        let input = match self.is_symmetric {
+            true => Input::Symmetric,
+            false => Input::Plain,
+        };
+        QueueMap::new((key, input), &self.table, self.queue)
     }
 }

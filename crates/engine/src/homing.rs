@@ -63,7 +63,7 @@ mod tests {
     use slipstack_device::{Device, DeviceInfo, Sink, TxFull, TxOffload};
     use slipstack_mem::RawSlice;
     use slipstack_stack::{NetworkState, StackConfig};
-    use slipstack_wire::rss::{KEY_LEN, QueueMap};
+    use slipstack_wire::rss::{Input, KEY_LEN, QueueMap};
 
     use crate::Instant;
     use crate::effects::Fx;
@@ -105,11 +105,8 @@ mod tests {
 
         fn queue_map(&self) -> Option<QueueMap> {
             let table: Vec<u16> = (0..128).map(|entry| entry % 4).collect();
-            QueueMap::new(
-                &core::array::from_fn::<u8, KEY_LEN, _>(|at| at as u8 + 1),
-                &table,
-                1,
-            )
+            let key: [u8; KEY_LEN] = core::array::from_fn(|at| at as u8 + 1);
+            QueueMap::new((&key, Input::Plain), &table, 1)
         }
 
         fn answers_away(&self) -> u64 {

@@ -8,6 +8,8 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 use slipstack_device::ethtool::{Ethtool, Field};
 
+use super::rss::Rss;
+
 /// A place of one setting, as it is written down for `--undo`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Location {
@@ -15,6 +17,8 @@ pub enum Location {
     File(PathBuf),
     /// A setting of the interface's driver.
     Driver(Field),
+    /// Part of how the card spreads frames over its queues.
+    Rss(Rss),
     /// A service of systemd: "active" or "inactive".
     Service(String),
 }
@@ -25,6 +29,7 @@ impl Location {
         match self {
             Location::File(path) => path.display().to_string(),
             Location::Driver(field) => field.name().to_owned(),
+            Location::Rss(part) => part.name().to_owned(),
             Location::Service(name) => format!("service {name}"),
         }
     }
@@ -40,6 +45,7 @@ impl Location {
                 let value = Ethtool::new().ok()?.read(interface, *field).ok()?;
                 Some(value.to_string())
             }
+            Location::Rss(part) => part.read(interface).ok(),
             Location::Service(name) => {
                 let output = Command::new("systemctl")
                     .args(["is-active", name])
@@ -60,6 +66,7 @@ impl Location {
                 let value = value.parse().map_err(io::Error::other)?;
                 Ethtool::new()?.write(interface, *field, value)
             }
+            Location::Rss(part) => part.write(interface, value),
             Location::Service(name) => {
                 let verb = if value == "active" { "start" } else { "stop" };
                 let status = Command::new("systemctl").args([verb, name]).status()?;

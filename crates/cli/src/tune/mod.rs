@@ -8,6 +8,7 @@ mod item;
 mod machine;
 mod plan;
 mod record;
+mod rss;
 
 use std::process::ExitCode;
 
@@ -52,10 +53,11 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     if matches.get_flag("undo") {
         return undo(record, interface);
     }
+    let is_symmetric = matches.get_flag("symmetric-rss");
     if matches.get_flag("apply") {
-        return apply(record, interface);
+        return apply(record, interface, is_symmetric);
     }
-    let proposals = plan::proposals(interface);
+    let proposals = plan::proposals(interface, is_symmetric);
     if matches.get_flag("json") {
         let text = serde_json::to_string_pretty(&proposals);
         let text = text.map_err(|error| Failure::new(error.to_string()))?;
@@ -84,11 +86,11 @@ fn shown(proposals: &[Proposal], interface: &str) -> String {
 
 /// Applies the plan; settings that the kernel refuses are reported and left. More queues have more
 /// settings, so it makes further passes.
-fn apply(mut record: Record, interface: &str) -> Result<ExitCode, Failure> {
+fn apply(mut record: Record, interface: &str, is_symmetric: bool) -> Result<ExitCode, Failure> {
     let (mut done, mut refused) = (0, Vec::new());
     for _ in 0..PASSES_MAX {
         let before = done;
-        for proposal in plan::proposals(interface) {
+        for proposal in plan::proposals(interface, is_symmetric) {
             let Some((place, wanted)) = proposal.changes() else {
                 continue;
             };

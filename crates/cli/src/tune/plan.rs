@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use slipstack_device::ethtool::{Ethtool, Field};
+use slipstack_device::ethtool::{Ethtool, Field, Flows};
 
 use super::Proposal;
 use super::item::Location;
 use super::machine::{Card, cores, interrupts, is_same_mask, mask, queues};
+use super::rss::{self, Rss};
 
 /// Entries of a ring that are worth their memory.
 const RING_MAX: u32 = 4096;
@@ -16,14 +17,16 @@ const RX_USECS: u32 = 50;
 const SOMAXCONN: u64 = 4096;
 const NOFILE: u64 = 65_536;
 
-/// All settings that this machine has, right ones too.
-pub fn proposals(interface: &str) -> Vec<Proposal> {
+/// All settings that this machine has, right ones too. `is_symmetric`: both directions of a flow
+/// are to come to one queue.
+pub fn proposals(interface: &str, is_symmetric: bool) -> Vec<Proposal> {
     let cores = cores();
     let mut plan = Plan {
         interface,
         proposals: Vec::new(),
     };
     plan.driver(cores.len() as u32);
+    plan.rss(is_symmetric);
     plan.spread(&cores);
     plan.interrupts(&cores);
     plan.card();
@@ -99,6 +102,33 @@ impl Plan<'_> {
             let why = "less work for each byte";
             self.field(field, why, |now| (now == 0).then_some(1));
         }
+    }
+
+    /// Which queue a received frame comes to.
+    fn rss(&mut self, is_symmetric: bool) {
+        let interface = self.interface;
+        let why = "each queue, and so the engine on it, gets its share of the flows";
+        let add = |plan: &mut Self, part: Rss, why, better: &dyn Fn(&str) -> Option<String>| {
+            plan.add(part.name().to_owned(), Location::Rss(part), why, better);
+        };
+        add(self, Rss::Table, why, &|now| {
+            rss::better_table(interface, now)
+        });
+        let why = "without ports all connections of one peer come to one queue";
+        for flows in [Flows::TcpOverIpv4, Flows::TcpOverIpv6] {
+            add(self, Rss::Fields(flows), why, &rss::better_fields);
+        }
+        let (why, better): (_, fn(&str) -> Option<String>) = match is_symmetric {
+            true => (
+                "both directions of a flow come to one queue",
+                rss::symmetric_key,
+            ),
+            false => (
+                "--symmetric-rss has both directions of a flow come to one queue",
+                |_| None,
+            ),
+        };
+        add(self, Rss::Key, why, &better);
     }
 
     /// Which cores send by which queue, and which take over from those that receive.

@@ -175,8 +175,10 @@ fn make_slots(port: &Port, options: Options, told: &PortDescription) -> std::io:
     for ((rings, bell), slot) in port.slots.iter().zip(0u16..) {
         let port_bell = queue_of(slot, wanted);
         let rss = told.rss.clone().filter(|_| slot > 0);
+        // A symmetric hash is one of a key here, and not of another input.
         let rss = rss.map(|PortRss { key, table }| RssParams {
             key,
+            is_symmetric: false,
             table,
             queue: port_bell % told.queues.max(1),
         });

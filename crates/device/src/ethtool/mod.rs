@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use serde::{Deserialize, Serialize};
 
+pub use rss::Flows;
 pub(crate) use rss::Rss;
 
 const GET_DRIVER: u32 = 0x03;

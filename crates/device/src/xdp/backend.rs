@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, SealFlags};
 use serde::{Deserialize, Serialize};
 use slipstack_terms::XdpMode;
+use slipstack_wire::rss::Input;
 
 use super::raw::Memory;
 use super::socket::{METADATA_LEN, RX_FRAMES, RX_HEADROOM, Socket, SocketParams, TX_FRAMES};
@@ -239,7 +240,7 @@ impl Attached {
         packets: Vec<OwnedFd>,
         (ring, rss): (RingParams, &Result<Rss, String>),
     ) -> Opened {
-        let delivery = delivery(self.sockets.len(), rss);
+        let delivery = Some(delivery(self.sockets.len(), &self.shape, rss));
         let mut sockets = self.sockets.into_iter().zip(0u16..);
         let slots = packets.into_iter().enumerate().map(|(slot, packet)| {
             let has_queue = slot >= SLOT_OF_FIRST_QUEUE as usize;
@@ -247,6 +248,7 @@ impl Attached {
                 Some(((socket, memory), queue)) => {
                     let rss = rss.as_ref().ok().map(|rss| RssParams {
                         key: rss.key.to_vec(),
+                        is_symmetric: rss.input == Input::Symmetric,
                         table: rss.table.clone(),
                         queue,
                     });
@@ -291,19 +293,36 @@ fn rss(name: &str, wanted: &Wanted) -> Result<Rss, String> {
     ethtool.rss(name).map_err(|reason| reason.to_string())
 }
 
-/// Says how flows come to the queues of AF_XDP sockets, if there are several.
-fn delivery(queues: usize, rss: &Result<Rss, String>) -> Option<String> {
-    (queues > 1).then(|| match rss {
-        Ok(rss) => format!(
-            "{queues} with AF_XDP; connections take ports that the card's RSS (Toeplitz, {} \
-             entries) puts into their engine's queue, as long as answers come there",
+/// Says how frames and flows come to the queues of AF_XDP sockets.
+fn delivery(queues: usize, shape: &SocketParams, rss: &Result<Rss, String>) -> String {
+    let flows = match (queues, rss) {
+        (..=1, _) => String::new(),
+        (_, Ok(rss)) => format!(
+            "; connections take ports that the card's RSS ({}Toeplitz, {} entries) puts into \
+             their engine's queue, as long as answers come there",
+            match rss.input {
+                Input::Plain => "",
+                Input::Symmetric => "symmetric ",
+            },
             rss.table.len()
         ),
-        Err(reason) => format!(
-            "{queues} with AF_XDP; {reason}, so connections take any port, and flows that come to \
-             another engine's queue arrive by AF_PACKET"
+        (_, Err(reason)) => format!(
+            "; {reason}, so connections take any port, and flows that come to another engine's \
+             queue arrive by AF_PACKET"
         ),
-    })
+    };
+    let pieces = match shape.len_in_pieces {
+        0 => String::new(),
+        len => format!(", longer ones, up to {len} bytes, in several (multi-buffer)"),
+    };
+    let checksums = match shape.has_metadata {
+        true => ", the kernel completes checksums",
+        false => "",
+    };
+    format!(
+        "{queues} with AF_XDP{flows}; need_wakeup, frames in chunks of {} bytes{pieces}{checksums}",
+        shape.chunk
+    )
 }
 
 fn system(doing: &'static str, source: io::Error) -> DeviceError {

@@ -202,7 +202,13 @@ impl Ports {
             .unwrap_or_else(|| self.all_free(is_ipv6));
         self.next = self.next.wrapping_add(1);
         let random = mix(wanted.start.wrapping_add(u64::from(self.next)));
-        let fits = |port| fitness(self, port);
+        let is_exact = self.map.as_ref().is_none_or(|map| map.is_exact());
+        let fits = |port| match is_exact
+            || self.leads_home(SocketAddr::new(wanted.local, port), wanted.remote)
+        {
+            true => fitness(self, port),
+            false => Fitness::Unfit,
+        };
         let port = match &self.map {
             Some(map) => {
                 let home = map.home_classes(wanted.local, wanted.remote, random);
@@ -337,6 +343,7 @@ fn hash(key: &SipKey, port: u16) -> u64 {
 mod tests {
     use super::*;
     use core::net::IpAddr;
+    use slipstack_wire::rss::Input;
 
     fn ip(last: u8) -> PortHold {
         PortHold::of(IpAddr::from([10, 0, 0, last]))
@@ -383,10 +390,33 @@ mod tests {
     }
 
     #[test]
+    fn a_port_that_leads_home_is_found_in_a_few_steps_with_a_table_of_another_length() {
+        let table: Vec<u16> = (0..192).map(|entry| entry % 3).collect();
+        let key = core::array::from_fn(|at| (at * 37 + 11) as u8);
+        let map = QueueMap::new((&key, Input::Symmetric), &table, 2).expect("it is sound");
+        let mut ports = Ports::new((10_000, 49_999), Scatter::NONE, &mut Rng::new(&[0; 32]));
+        ports.set_queue_map(Some(map.clone()));
+        let taken = core::cell::RefCell::new(alloc::collections::BTreeSet::new());
+        let fitness = |_: &Ports, port| match taken.borrow().contains(&port) {
+            true => Fitness::Taken,
+            false => Fitness::Free,
+        };
+        let mut away = 0;
+        for _ in 0..10_000 {
+            let picked = ports.choose(&wanted(80), fitness).expect("a port is left");
+            let local = SocketAddr::new(wanted(80).local, picked.port);
+            assert_eq!(picked.is_home, map.is_home(local, wanted(80).remote));
+            away += u32::from(!picked.is_home);
+            assert!(taken.borrow_mut().insert(picked.port));
+        }
+        assert!(away < 10, "{away} of 10,000 do not lead home");
+    }
+
+    #[test]
     fn a_port_that_leads_home_is_found_at_once_though_99_of_100_are_taken() {
         let table: Vec<u16> = (0..128).map(|entry| entry % 4).collect();
         let key = core::array::from_fn(|at| (at * 37 + 11) as u8);
-        let map = QueueMap::new(&key, &table, 2);
+        let map = QueueMap::new((&key, Input::Plain), &table, 2);
         let mut ports = Ports::new((10_000, 49_999), Scatter::NONE, &mut Rng::new(&[0; 32]));
         ports.set_queue_map(map.clone());
         let taken = core::cell::RefCell::new(alloc::collections::BTreeSet::new());
