@@ -8,6 +8,8 @@ import struct
 from harness import test
 from harness.process import until
 from harness.world import PYTHON
+from test_logs import keepers_log
+from test_refusals import refused
 
 ONLY = ("inprocess", "instance")
 # Not the network that is used by default.
@@ -78,6 +80,75 @@ def a_capture_is_replayed_to_a_program(world):
     assert lines == [f"frame {n} {STRANGER} 4000" for n in range(3)], program.tail()
 
 
+TIMED_RECEIVER = f"""
+import socket, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('{STACK}', 9))
+s.recv(100)
+start = time.monotonic()
+s.recv(100)
+print(time.monotonic() - start)
+"""
+
+
+@test(modes=("inprocess",), device="tap")
+def a_capture_of_each_format_and_resolution_is_replayed_with_its_pauses(world):
+    frames = [datagram(STRANGER, STACK, 9, b"x"), datagram(STRANGER, STACK, 9, b"y")]
+    for name, content in (
+        ("micro.pcapng", pcapng(frames, [0, 300_000])),
+        ("milli.pcapng", pcapng(frames, [0, 300], resolution=3)),
+        ("binary.pcapng", pcapng(frames, [0, 300], resolution=0x80 | 10)),
+        ("micro.pcap", pcap(frames, [0, 300_000])),
+        ("nano.pcap", pcap(frames, [0, 300_000_000], magic=0xA1B23C4D)),
+    ):
+        capture = world.folder / name
+        capture.write_bytes(content)
+        pause = float(run(world, f"replay:{capture}", TIMED_RECEIVER).finish(15))
+        # A machine that was busy with the first frame makes the pause shorter.
+        assert 0.1 < pause < 10, f"{name}: {pause} s and not 0.3"
+        world.leftovers(10)
+
+
+@test(modes=("inprocess",), device="tap")
+def a_capture_that_is_cut_off_is_replayed_as_far_as_it_goes(world):
+    frames = [datagram(STRANGER, STACK, 9, b"frame %d" % n) for n in range(4)]
+    whole = pcap(frames, [0, 1, 2, 3])
+    half = whole[: -len(frames[0]) // 2]
+    cut_frame = pcap([b"x" * 60, *frames[:3]], [0, 1, 2, 3], lost=1)
+    for name, content, told in (
+        ("half.pcap", half, "it ends in the middle of a block"),
+        ("cut.pcap", cut_frame, "1 of its frames were left out: they are cut off"),
+    ):
+        capture = world.folder / name
+        capture.write_bytes(content)
+        text = RECEIVER + "import time; time.sleep(60)"
+        program = run(world, f"replay:{capture},fast", text)
+        lines = [f"frame {n} {STRANGER} 4000" for n in range(3)]
+        until(lambda: program.output().splitlines() == lines, 10, f"{name} is replayed")
+        until(lambda: told in keepers_log(world), 10, "the keeper says what is wrong with it")
+        program.kill()
+        world.leftovers(10)
+
+
+@test(modes=("inprocess",), device="tap")
+def files_that_are_no_captures_of_an_ethernet_are_refused(world):
+    frame = datagram(STRANGER, STACK, 9, b"x")
+    for name, content, says in (
+        ("empty", b"", "it is neither a pcapng nor a pcap file"),
+        ("text", b"10:00:00 IP 10.0.0.1.9 > 10.0.0.2.9: UDP" * 9, "neither a pcapng nor a pcap"),
+        ("any.pcap", pcap([frame], [0], link=113), "its frames are not Ethernet's (LINUX_SLL)"),
+        ("any.pcapng", pcapng([frame], link=276), "its frames are not Ethernet's (LINUX_SLL2)"),
+        ("none.pcap", pcap([], []), "it has no whole frame that was received"),
+        ("headers.pcap", pcap([frame], [0], lost=1), "it has no whole frame that was received"),
+    ):
+        capture = world.folder / name
+        capture.write_bytes(content)
+        words = options(f"replay:{capture}")
+        refused(world, "run", *words, "--", "true", says=[says, str(capture)])
+    words = options(f"replay:{world.folder}/nowhere")
+    refused(world, "run", *words, "--", "true", says=["No such file or directory"])
+
+
 @test(modes=("inprocess",), device="tap")
 def a_kind_that_does_not_exist_is_refused_with_those_that_do(world):
     program = world.stack("true", options=options("fddi"))
@@ -111,14 +182,24 @@ def datagram(source, destination, port, payload):
     return bytes([2, 0, 0, 0, 0, 7, 2, 0, 0, 0, 0, 8, 8, 0]) + header + udp
 
 
-def pcapng(frames):
+def pcapng(frames, times=None, link=1, resolution=None):
     def block(kind, body):
         body += bytes(-len(body) % 4)
         size = struct.pack("<I", len(body) + 12)
         return struct.pack("<I", kind) + size + body + size
 
     out = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
-    out += block(1, struct.pack("<HHI", 1, 0, 0))
-    for n, frame in enumerate(frames):
-        out += block(6, struct.pack("<IIIII", 0, 0, 1000 * n, len(frame), len(frame)) + frame)
+    told = b"" if resolution is None else struct.pack("<HHBxxxI", 9, 1, resolution, 0)
+    out += block(1, struct.pack("<HHI", link, 0, 0) + told)
+    for frame, time in zip(frames, times or range(0, 1000 * len(frames), 1000)):
+        out += block(6, struct.pack("<IIIII", 0, 0, time, len(frame), len(frame)) + frame)
+    return out
+
+
+def pcap(frames, times, link=1, magic=0xA1B2C3D4, lost=0):
+    """`lost`: bytes of the first frame that were not captured."""
+    out = struct.pack("<IHHiIII", magic, 2, 4, 0, 0, 262144, link)
+    for n, (frame, time) in enumerate(zip(frames, times)):
+        original = len(frame) + (lost if n == 0 else 0)
+        out += struct.pack("<IIII", 0, time, len(frame), original) + frame
     return out

@@ -53,7 +53,7 @@ impl Backend for Replay {
         &DeviceKind {
             name: "replay",
             title: "replay",
-            usage: "replay:FILE.pcapng[,fast] (delivers the frames of a capture)",
+            usage: "replay:FILE[,fast] (delivers the frames of a pcapng or pcap capture)",
             takes_path: true,
             default_interface: Some("replay0"),
             capabilities: Capabilities::NONE,
@@ -73,7 +73,7 @@ impl Backend for Replay {
         let unusable =
             |why: String| DeviceError::Unsuitable(format!("replay of \"{path}\": {why}"));
         if path.is_empty() {
-            let needed = "the device \"replay\" needs a capture: replay:FILE.pcapng";
+            let needed = "the device \"replay\" needs a capture: replay:FILE";
             return Err(DeviceError::Unsuitable(needed.to_owned()));
         }
         let file = File::open(path).map_err(|error| unusable(error.to_string()))?;
@@ -114,7 +114,7 @@ impl Backend for Replay {
         let [timer, file] = SlotParts::descriptors(parts.fds)?;
         let recording = params
             .part
-            .map(|part| Recording::open(file.into(), part, position.load()));
+            .map(|part| Recording::open(&file.into(), part, position.load()));
         let mut slot = ReplaySlot {
             timer,
             info: parts.params.link.info(),
@@ -125,6 +125,7 @@ impl Backend for Replay {
             position,
             answers: Answers::default(),
             counters: DeviceCounters::default(),
+            has_complained: false,
         };
         slot.arm();
         Ok(Box::new(slot))
@@ -154,6 +155,8 @@ struct ReplaySlot {
     position: RingPosition,
     answers: Answers,
     counters: DeviceCounters,
+    /// The operator has been told what is wrong with the capture.
+    has_complained: bool,
 }
 
 impl ReplaySlot {
@@ -248,6 +251,13 @@ impl Device for ReplaySlot {
 
     fn poll_fd(&self) -> RawFd {
         self.timer.as_raw_fd()
+    }
+
+    fn take_notice(&mut self) -> Option<String> {
+        let recording = self.recording.as_ref().filter(|_| !self.has_complained);
+        let complaint = recording.and_then(Recording::complaint);
+        self.has_complained |= complaint.is_some();
+        complaint
     }
 
     fn has_rx(&self) -> bool {
