@@ -85,7 +85,7 @@ fn flows_take_the_slots_by_turns_and_stay() {
             );
             let send = |bench: &mut Bench| {
                 socket.send_to(b"x", ends.1).unwrap();
-                bench.arrivals()[&ends]
+                bench.arrivals_of(1)[&ends]
             };
             let first = send(bench);
             assert_eq!([send(bench), send(bench)], [first, first]);
@@ -105,7 +105,7 @@ fn connections_take_the_slots_by_turns() {
         |bench| {
             serve(bench.steering(), Transport::Tcp, 80, &[1, 3]);
             knock(bench, 20);
-            let arrivals = bench.arrivals();
+            let arrivals = bench.arrivals_of(20);
             let of = |slot| arrivals.values().filter(|it| **it == slot).count();
             assert_eq!((of(1), of(3)), (10, 10));
             // An engine's view knows it too.
@@ -140,7 +140,7 @@ fn a_table_says_which_senders_go_where() {
             SocketAddr::from((STACK, 2000)),
         );
         socket.send_to(b"x", ends.1).unwrap();
-        assert_eq!(bench.arrivals()[&ends], 3);
+        assert_eq!(bench.arrivals_of(1)[&ends], 3);
     }
 }
 
