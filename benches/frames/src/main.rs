@@ -1,12 +1,16 @@
 //! Frames of one size through a device, without a stack, to measure the device alone.
 //! `scripts/frames` compares it with other programs on the same rings.
 
+use std::net::SocketAddrV4;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use slipstack_device::{Device, DeviceError, RingPosition, RxMeta, Slots, TxOffload};
+use slipstack_device::{
+    Device, DeviceError, Port, RingPosition, RxMeta, Slots, Transport, TxOffload,
+};
 use slipstack_mem::{Descriptor, RawSlice};
 
 /// Frames of one burst.
@@ -36,6 +40,12 @@ struct Options {
     /// Bytes of a frame.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(60..=1514))]
     size: u16,
+    /// The frame to send, in hexadecimal digits, in place of one without a protocol.
+    #[arg(long)]
+    frame: Option<Frame>,
+    /// UDP to this address comes to the slot of an engine, which is used; without it the only slot.
+    #[arg(long)]
+    to: Option<SocketAddrV4>,
     /// Ends so long after the first frame.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
@@ -47,6 +57,27 @@ struct Options {
     core: Option<usize>,
 }
 
+/// A frame, given in hexadecimal digits.
+#[derive(Clone, Debug)]
+struct Frame(Vec<u8>);
+
+impl FromStr for Frame {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Frame, String> {
+        let byte = |at: usize| {
+            let digits = text.get(at..at + 2).unwrap_or_default();
+            u8::from_str_radix(digits, 16).map_err(|error| error.to_string())
+        };
+        let bytes = (0..text.len()).step_by(2).map(byte);
+        let frame: Vec<u8> = bytes.collect::<Result<_, _>>()?;
+        match frame.len() {
+            HEADER..=1514 => Ok(Frame(frame)),
+            len => Err(format!("a frame has 14 to 1514 bytes, and not {len}")),
+        }
+    }
+}
+
 impl Options {
     fn is_over(&self, frames: u64, begin: Option<Instant>) -> bool {
         let is_enough = self.frames != 0 && frames >= self.frames;
@@ -56,11 +87,18 @@ impl Options {
 
 /// Waits for the other end, then sends bursts until it is over; how many frames left.
 fn send(device: &mut dyn Device, options: &Options) -> u64 {
-    let mut frame = vec![0u8; usize::from(options.size)];
-    frame[..6].fill(0xff);
-    frame[6..12].copy_from_slice(&device.info().mac);
-    // An experimental type, without an answer.
-    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    let plain = || {
+        let mut frame = vec![0u8; usize::from(options.size)];
+        frame[..6].fill(0xff);
+        frame[6..12].copy_from_slice(&device.info().mac);
+        // An experimental type, without an answer.
+        frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+        frame
+    };
+    let frame = match &options.frame {
+        Some(frame) => frame.0.clone(),
+        None => plain(),
+    };
     let (mut sent, mut begin) = (0, None);
     while !options.is_over(sent, begin) {
         let unlinked = device.counters().tx_unlinked;
@@ -130,21 +168,37 @@ fn run(options: &Options) -> Result<(), DeviceError> {
         // It runs where it may.
         let _ = rustix::thread::sched_setaffinity(None, &set);
     }
-    let slots = Slots::of_kind(&options.device, &options.interface, 1, 0)?;
-    let mut device = slots.adopt(0, RingPosition::private())?;
+    let slot = u16::from(options.to.is_some());
+    let mut slots = Slots::of_kind(&options.device, &options.interface, slot + 1, 0)?;
+    if let Some(to) = options.to {
+        let steering = slots.steering();
+        steering.set_own(&[((*to.ip()).into(), 24)])?;
+        steering.set_port(Transport::Udp, to.port(), Port::Slot(slot))?;
+        slots.install_ingress_drop()?;
+    }
+    let mut device = slots.adopt(slot, RingPosition::private())?;
     println!("ready");
-    match options.what {
+    let (frames, seconds, done) = match options.what {
         What::Send => {
+            let begin = Instant::now();
             let sent = send(&mut *device, options);
-            println!("{sent} frames sent");
+            (sent, begin.elapsed().as_secs_f64(), "sent")
         }
         What::Receive => {
             let (frames, seconds) = receive(&mut *device, options);
-            let rate = frames as f64 / seconds.max(1e-9);
-            println!("{frames} frames received, {rate:.0} a second");
+            (frames, seconds, "received")
         }
-    }
+    };
+    let rate = frames as f64 / seconds.max(1e-9);
+    let each = processor_ns() as f64 / frames.max(1) as f64;
+    println!("{frames} frames {done}, {rate:.0} a second, {each:.0} ns each");
     Ok(())
+}
+
+/// Time that this process has had a processor.
+fn processor_ns() -> u64 {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    spent.tv_sec.unsigned_abs() * 1_000_000_000 + spent.tv_nsec.unsigned_abs()
 }
 
 fn main() -> ExitCode {
