@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -33,11 +34,20 @@ def trouble(world):
     return report["device"]["trouble"]
 
 
+class FarAsker(Asker):
+    """One at the other end of the second interface."""
+
+    def __init__(self, world):
+        with world.peer_b_ns.inside():
+            self.sock = socket.create_connection((world.STACK_B, 7000), PATIENCE)
+        self.lines = self.sock.makefile("rwb")
+
+
 class Transfers:
     """Connections that run until stopped: one in each direction."""
 
-    def __init__(self, world):
-        self.askers = [Asker(world), Asker(world)]
+    def __init__(self, world, kind=Asker):
+        self.askers = [kind(world), kind(world)]
         for asker in self.askers:
             asker.sock.settimeout(PATIENCE)
         self.rounds = [0, 0]
@@ -176,19 +186,27 @@ def connections_over_af_xdp_survive_another_number_of_queues(world):
     queues_change(world)
 
 
-def make_again(world):
+def make_again(world, meanwhile=lambda: None):
     """The pair is deleted and made again, with other link-layer addresses at both ends."""
-    world.stack_ns.ip("link", "del", "eth1")
+    first = ("eth1", world.peer_ns, world.STACK, world.PEER)
+    make_pairs_again(world, [first], meanwhile)
+
+
+def make_pairs_again(world, pairs, meanwhile):
+    for name, *_ in pairs:
+        world.stack_ns.ip("link", "del", name)
     if world.mode != "kernel":
         until(
-            lambda: "has been deleted" in (trouble(world) or ""),
+            lambda: (trouble(world) or "").count("has been deleted") == len(pairs),
             5,
-            "status says that the interface is gone",
+            "status says that the interfaces are gone",
         )
-    net.join(world.stack_ns, world.peer_ns)
-    for side, address in ((world.stack_ns, world.STACK), (world.peer_ns, world.PEER)):
-        if side is world.peer_ns or world.mode == "kernel":
-            side.ip("addr", "add", f"{address}/24", "dev", "eth1")
+    meanwhile()
+    for name, far, stack, peer in pairs:
+        net.join(world.stack_ns, far, name)
+        far.ip("addr", "add", f"{peer}/24", "dev", name)
+        if world.mode == "kernel":
+            world.stack_ns.ip("addr", "add", f"{stack}/24", "dev", name)
     if world.mode != "kernel":
         until(lambda: not trouble(world), 5, "status has no trouble any more")
 
@@ -200,7 +218,14 @@ def goes_and_comes_back(world):
     transfers.wait_for_more()
     transfers.finish()
     # New connections, and a program that starts now.
-    Asker(world).get(LEN)
+    asker = Asker(world)
+    asker.get(LEN)
+    # An engine that sleeps in between is woken by each request.
+    start = time.monotonic()
+    for _ in range(5):
+        time.sleep(0.1)
+        asker.mss()
+    assert time.monotonic() - start < 5, "requests wait for timers"
     other = world.stack(*world.program("sized.py"), 7001)
     world.wait_port(7001, process=other)
 
@@ -214,6 +239,70 @@ def connections_survive_an_interface_that_is_deleted_and_made_again(world):
 def connections_over_af_xdp_survive_that_too(world):
     world.kind = "xdp"
     goes_and_comes_back(world)
+
+
+def several_go_and_come_back(world):
+    """First the second interface alone, whose absence the other does not notice, then both."""
+    world.use_second_pair()
+    serve(world)
+    near, far = Transfers(world), Transfers(world, FarAsker)
+    second = ("eth2", world.peer_b_ns, world.STACK_B, world.PEER_B)
+    make_pairs_again(world, [second], near.wait_for_more)
+    for transfers in (far, near):
+        transfers.wait_for_more()
+    first = ("eth1", world.peer_ns, world.STACK, world.PEER)
+    make_pairs_again(world, [first, second], lambda: None)
+    for transfers in (far, near):
+        transfers.wait_for_more()
+        transfers.finish()
+    for kind in (Asker, FarAsker):
+        kind(world).get(LEN)
+
+
+@test
+def connections_survive_one_of_several_interfaces_that_is_made_again(world):
+    several_go_and_come_back(world)
+
+
+@test(modes=("inprocess",))
+def connections_over_af_xdp_survive_one_of_several_that_is_made_again(world):
+    world.kind = "xdp"
+    several_go_and_come_back(world)
+
+
+def index_of_tap(world):
+    return json.loads(world.stack_ns.ip("-j", "link", "show", "slip0"))[0]["ifindex"]
+
+
+@test(modes=BOTH, device="tap")
+def a_tap_that_is_deleted_is_made_again(world):
+    server = world.stack(*world.program("sized.py"), 7000)
+    until(lambda: "is reached at" in server.errors(), 10, "the stack is up")
+    world.wait_port(7000, process=server)
+    transfers = Transfers(world)
+    for _ in range(2):
+        index = index_of_tap(world)
+        world.stack_ns.ip("link", "del", "slip0")
+        is_again = lambda: not trouble(world) and index_of_tap(world) != index  # noqa: E731
+        until(is_again, 10, "the keeper has made the TAP again")
+        transfers.wait_for_more()
+    transfers.finish()
+    Asker(world).get(LEN)
+
+
+@test(modes=("inprocess",), device="tap")
+def a_keeper_whose_tap_is_deleted_ends_with_its_last_program(world):
+    """A FIN that cannot be acknowledged any more does not keep it."""
+    server = world.stack(*world.program("sized.py"), 7000)
+    until(lambda: "is reached at" in server.errors(), 10, "the stack is up")
+    world.wait_port(7000, process=server)
+    asker = Asker(world)
+    asker.get(1000)
+    world.stack_ns.ip("link", "set", "slip0", "down")
+    server.kill()
+    until(lambda: status_of(world)["orphans"] > 0, 10, "the keeper completes the connection")
+    world.stack_ns.ip("link", "del", "slip0")
+    until(lambda: not world.stack_ns.pids(), 10, "the keeper has ended")
 
 
 @test(modes=("inprocess",))

@@ -349,16 +349,23 @@ def a_tap_that_was_deleted_under_a_program_keeps_no_process_busy(world):
         for line in world.stack_ns.ip("-o", "link").splitlines()
         if "slip" in line
     ]
-    # A last FIN whose acknowledgement cannot come any more would keep the keeper for minutes.
-    until(lambda: ":7000" not in world.admin("ss", "-tn").output(), 10, "the probe is closed")
-    world.stack_ns.ip("link", "del", link)
+    # Under another name it works on.
+    world.stack_ns.ip("link", "set", link, "down")
+    world.stack_ns.ip("link", "set", link, "name", "other", "up")
+    assert "deleted" not in world.admin("status").output()
+    # While its name is another interface's, the keeper cannot make it again.
+    world.stack_ns.ip("link", "add", link, "type", "bridge")
+    world.stack_ns.ip("link", "del", "other")
     told = world.admin("status")
-    assert "deleted" in told.output(), told.tail()
+    assert "deleted and could not be made again" in told.output(), told.tail()
     time.sleep(0.5)
     before = {pid: ticks(pid) for pid in world.stack_ns.pids()}
     time.sleep(1)
     used = {pid: ticks(pid) - spent for pid, spent in before.items()}
     assert len(used) >= 2 and max(used.values()) < 0.2 * TICKS, f"{used} of {TICKS} ticks"
+    world.stack_ns.ip("link", "del", link)
+    until(lambda: "deleted" not in world.admin("status").output(), 10, "it is there again")
+    world.wait_port(7000, process=server)
 
 
 def ticks(pid):

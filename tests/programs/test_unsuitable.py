@@ -1,10 +1,15 @@
 """Interfaces and privileges that a device of the wanted kind cannot be made of: one sentence, or
 the next best mode, and nothing changed on the interface."""
 
+import ctypes
 import json
+import mmap
+import socket
+import struct
 import subprocess
 
 from harness import test
+from harness.net import LIBC
 from harness.process import until
 from test_refusals import refused
 
@@ -58,6 +63,35 @@ def an_interface_with_an_xdp_program_of_another_is_left_to_it(world):
     with world.connect(7000) as sock:
         sock.sendall(b"who\n")
         assert sock.recv(100)
+
+
+AF_XDP, SOL_XDP, XDP_COPY = 44, 283, 2
+
+
+def bind_queue(world):
+    """An AF_XDP socket of another program on the only queue of eth1, with its memory."""
+    with world.stack_ns.inside():
+        sock, index = socket.socket(AF_XDP, socket.SOCK_RAW), socket.if_nametoindex("eth1")
+    memory = mmap.mmap(-1, 64 * 2048)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    sock.setsockopt(SOL_XDP, 4, struct.pack("QQIIII", start, len(memory), 2048, 0, 0, 0))
+    # Fill, completion, receive and transmit ring.
+    for ring in (5, 6, 2, 3):
+        sock.setsockopt(SOL_XDP, ring, struct.pack("I", 64))
+    address = struct.pack("HHIII", AF_XDP, XDP_COPY, index, 0, 0)
+    assert LIBC.bind(sock.fileno(), address, len(address)) == 0
+    return sock, memory
+
+
+@test(modes=ONLY)
+def a_queue_with_an_af_xdp_socket_of_another_program_is_left_to_it(world):
+    sock, memory = bind_queue(world)
+    says = ['queue 0 of interface "eth1" has an AF_XDP socket of another program']
+    refused_unchanged(world, *XDP, "--xdp-mode", "native", says=says)
+    sock.close()
+    world.kind = "xdp"
+    server = world.stack(*world.program("engines.py"), "own", 7000, 1)
+    world.wait_port(7000, process=server)
 
 
 @test(modes=ONLY)

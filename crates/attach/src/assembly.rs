@@ -230,7 +230,9 @@ fn hooked(
 }
 
 /// The slot of a device that has been opened again, from a lease that was asked for again.
-pub fn reopened(lease: SlotLease, fds: Vec<OwnedFd>) -> Option<Renewed> {
+///
+/// `ports`: the positions of the interfaces whose rings are others now.
+pub fn reopened((lease, fds): (SlotLease, Vec<OwnedFd>), ports: Vec<usize>) -> Option<Renewed> {
     let Parts {
         lease,
         mut device,
@@ -246,7 +248,9 @@ pub fn reopened(lease: SlotLease, fds: Vec<OwnedFd>) -> Option<Renewed> {
         });
         device.fds = renumbered.collect();
         let position = words.position(lease.slot)?;
-        position.rewind();
+        for port in ports {
+            position.beside(port)?.rewind();
+        }
         open_slot(device, position).ok()
     }))
 }

@@ -55,12 +55,12 @@ impl PortAuthority for Keeper {
         }
     }
 
-    fn renew_device(&self) -> Option<Renewed> {
+    fn renew_device(&self, ports: Vec<usize>) -> Option<Renewed> {
         let (lease, fds) = match self.link.ask(&Request::LeaseSlot, &[]) {
             Ok((Reply::Slot(lease), fds)) => (*lease, fds),
             _ => return None,
         };
-        reopened(lease, fds)
+        reopened((lease, fds), ports)
     }
 
     fn listen_on(

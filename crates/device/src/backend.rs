@@ -140,6 +140,13 @@ pub trait Backend: Sync {
         let _ = own;
     }
 
+    /// Returns whether the interface behind these descriptors of a slot, which the back end made,
+    /// has been deleted.
+    fn has_lost_interface(&self, fds: &[OwnedFd]) -> bool {
+        let _ = fds;
+        false
+    }
+
     /// Which of a slot's descriptors are readable while frames wait in it. `own`: the slot's own
     /// parameters.
     fn waits_at(&self, own: &serde_json::Value) -> Vec<usize> {

@@ -79,6 +79,12 @@ pub trait Device: Send {
         offload: TxOffload,
     ) -> Result<(), TxFull>;
 
+    /// Returns the kernel's numbers of the interfaces behind it, in the order of its ports. A
+    /// device whose interfaces cannot become others has none.
+    fn interfaces(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
     /// Goes on with another device in the place of the one inside; `None` = done. One that has none
     /// inside gives it back: whoever owns it replaces it.
     fn replace(&mut self, device: Box<dyn Device>) -> Option<Box<dyn Device>> {
@@ -167,6 +173,10 @@ impl<T: Device + ?Sized> Device for Box<T> {
         offload: TxOffload,
     ) -> Result<(), TxFull> {
         (**self).tx(header, payload, offload)
+    }
+
+    fn interfaces(&self) -> Vec<u32> {
+        (**self).interfaces()
     }
 
     fn replace(&mut self, device: Box<dyn Device>) -> Option<Box<dyn Device>> {

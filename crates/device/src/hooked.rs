@@ -217,6 +217,10 @@ impl<D: Device> Device for Hooked<D> {
         self.device.tx(header, payload, offload)
     }
 
+    fn interfaces(&self) -> Vec<u32> {
+        self.device.interfaces()
+    }
+
     fn replace(&mut self, device: Box<dyn Device>) -> Option<Box<dyn Device>> {
         self.device.replace(device)
     }

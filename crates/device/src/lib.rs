@@ -35,6 +35,7 @@ mod memif;
 pub mod netlink;
 mod notices;
 mod null;
+mod opened;
 mod packet;
 mod packets;
 mod partial;

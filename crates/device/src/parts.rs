@@ -16,6 +16,8 @@ pub(crate) const VLAN_MAX: u16 = 4094;
 /// Properties of an engine's link, for any back end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkProperties {
+    /// The interface's number in the kernel; 0 until it is known.
+    pub index: u32,
     /// Address of the stack on the link.
     pub mac: [u8; 6],
     /// Largest IP packet.
@@ -111,6 +113,7 @@ mod tests {
     fn segmentation_is_left_out_alone_and_with_the_checksums_it_needs() {
         let with = |has_no_segmentation, has_no_checksum| {
             let mut link = LinkProperties {
+                index: 0,
                 mac: [2, 3, 4, 5, 6, 7],
                 mtu: 1500,
                 tx_checksum: true,
@@ -135,6 +138,7 @@ mod tests {
         let params = SlotParams {
             backend: "packet".to_owned(),
             link: LinkProperties {
+                index: 0,
                 mac: [2, 3, 4, 5, 6, 7],
                 mtu: 1500,
                 tx_checksum: true,

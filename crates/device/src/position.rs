@@ -30,7 +30,7 @@ impl RingPosition {
 
     /// The position of another port's ring of the same slot: the word so many places behind. `None`
     /// when it is outside.
-    pub(crate) fn beside(&self, port: usize) -> Option<RingPosition> {
+    pub fn beside(&self, port: usize) -> Option<RingPosition> {
         match &self.0 {
             Storage::Shared { region, offset } => {
                 RingPosition::new(region.clone(), offset + port * size_of::<u32>())

@@ -5,42 +5,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use slipstack_wire::LinkId;
 
-use crate::backend::{Backend, Description, Opened, PortSettings};
+use crate::backend::{Backend, Description};
 use crate::device::{Device, Sink};
 use crate::error::DeviceError;
 use crate::ingress::{self, DropKind, IngressDrop};
 use crate::joined::{Joined, JoinedPart, join};
 use crate::kinds::{find, find_any};
-use crate::packet;
-use crate::parts::{LinkProperties, SlotParams, SlotParts, VLAN_MAX};
+use crate::opened::OpenedPort;
+use crate::parts::{LinkProperties, SlotParams, SlotParts};
 use crate::position::RingPosition;
 use crate::steering::{Rule, SLOTS_MAX, Steering, maps};
 
 /// Interfaces of a device.
 pub const PORTS_MAX: usize = LinkId::PORTS_MAX;
-
-/// Descriptors and own parameters of one slot.
-#[derive(Debug)]
-struct Slot {
-    fds: Vec<OwnedFd>,
-    own: serde_json::Value,
-}
-
-/// The part of a description that an opened device does not tell.
-struct Again {
-    argument: Option<String>,
-    ring_frames: u32,
-    settings: PortSettings,
-}
-
-/// One interface of a device.
-struct Port {
-    name: String,
-    index: u32,
-    link: LinkProperties,
-    drop: Option<IngressDrop>,
-    needs_ingress_drop: bool,
-}
 
 /// The keeper's half of a device. The kernel undoes its set-up when the last descriptor of it is
 /// closed, in whichever process; only a clsact filter (old kernels) is removed by dropping this.
@@ -49,16 +26,12 @@ pub struct Slots {
     backend: &'static dyn Backend,
     /// That which adopts a slot of all ports.
     adopts: &'static dyn Backend,
-    /// At least one.
-    ports: Vec<Port>,
+    /// At least one, each with the same number of slots.
+    ports: Vec<OpenedPort>,
     link: LinkProperties,
-    slots: Vec<Slot>,
+    /// Own parameters of each slot.
+    own: Vec<serde_json::Value>,
     steering: Steering,
-    held: Vec<OwnedFd>,
-    mode: Option<String>,
-    delivery: Option<String>,
-    /// How a device of one port is opened again.
-    again: Option<Again>,
     /// Others have the device: nothing of it is undone here.
     is_left: bool,
 }
@@ -92,84 +65,18 @@ impl Slots {
             )));
         }
         let steering = Steering::create(rule)?;
-        let mut opened = Vec::new();
+        let mut ports = Vec::new();
         for description in descriptions {
-            opened.push(open_port(backend, description, &steering)?);
+            ports.push(OpenedPort::open(backend, description, &steering)?);
         }
-        Ok(match <[Opened; 1]>::try_from(opened) {
-            Ok([alone]) => {
-                let mut slots = Slots::of_one(backend, alone, steering);
-                slots.again = descriptions.first().map(|it| Again {
-                    argument: it.argument.map(str::to_owned),
-                    ring_frames: it.ring_frames,
-                    settings: it.settings,
-                });
-                slots
-            }
-            Err(several) => Slots::of_several(backend, several, steering)?,
-        })
-    }
-
-    fn of_one(backend: &'static dyn Backend, opened: Opened, steering: Steering) -> Slots {
-        let port = Port::of(&opened);
-        let slots = opened.slots.into_iter();
-        Slots {
-            backend,
-            adopts: backend,
-            ports: vec![port],
-            link: opened.link,
-            slots: slots.map(|(fds, own)| Slot { fds, own }).collect(),
-            steering,
-            held: opened.held,
-            mode: opened.mode,
-            delivery: opened.delivery,
-            again: None,
-            is_left: false,
-        }
-    }
-
-    fn of_several(
-        backend: &'static dyn Backend,
-        opened: Vec<Opened>,
-        steering: Steering,
-    ) -> Result<Slots, DeviceError> {
-        let ports = opened.iter().map(Port::of).collect();
-        let mode = opened.first().and_then(|port| port.mode.clone());
-        let mut held = Vec::new();
-        // By slot: the parts of every port.
-        let mut slots: Vec<(Vec<OwnedFd>, Vec<JoinedPart>)> = Vec::new();
-        for port in opened {
-            held.extend(port.held);
-            slots.resize_with(port.slots.len(), Default::default);
-            for (slot, (fds, own)) in slots.iter_mut().zip(port.slots) {
-                slot.1.push(JoinedPart {
-                    backend: backend.name().to_owned(),
-                    link: port.link,
-                    own,
-                    fds: fds.len(),
-                });
-                slot.0.extend(fds);
-            }
-        }
-        let mut link = None;
-        let mut joined = Vec::new();
-        for (fds, parts) in slots {
-            let none = DeviceError::BadParameters("a device has at least one port");
-            let (common, own) = join(&parts).ok_or(none)?;
-            link.get_or_insert(common);
-            joined.push(Slot { fds, own });
-        }
+        let (link, own) = common(backend, &ports)?;
         Ok(Slots {
             backend,
-            adopts: &Joined,
+            adopts: if ports.len() == 1 { backend } else { &Joined },
             ports,
-            link: link.ok_or(DeviceError::BadParameters("a device has at least one slot"))?,
-            slots: joined,
+            link,
+            own,
             steering,
-            held,
-            mode,
-            delivery: None,
-            again: None,
             is_left: false,
         })
     }
@@ -197,38 +104,27 @@ impl Slots {
         )
     }
 
-    /// Opens the interface again that was deleted and made again under its name. Slots keep their
-    /// numbers and the steering holds; their descriptors are others.
+    /// Opens one of the interfaces again that was deleted and made again under its name, or that
+    /// the device makes itself. Slots keep their numbers and the steering holds; their descriptors
+    /// for this interface are others.
     ///
     /// # Errors
-    /// It cannot be opened, or is one of several: everything stays as it is.
-    pub fn reopen(&mut self) -> Result<(), DeviceError> {
-        let (Some(again), Some(port)) = (&self.again, self.ports.first()) else {
-            return Err(DeviceError::Unsuitable(
-                "one of several interfaces is not opened again".to_owned(),
-            ));
-        };
-        let opened = open_port(
-            self.backend,
-            &Description {
-                interface: &port.name,
-                argument: again.argument.as_deref(),
-                slots: self.count(),
-                ring_frames: again.ring_frames,
-                vlan: port.link.vlan,
-                settings: again.settings,
-            },
-            &self.steering,
-        )?;
-        // Ports and programs of the former interface have gone with it.
-        self.ports = vec![Port::of(&opened)];
-        self.link = opened.link;
-        let slots = opened.slots.into_iter();
-        self.slots = slots.map(|(fds, own)| Slot { fds, own }).collect();
-        self.held = opened.held;
-        self.mode = opened.mode;
-        self.delivery = opened.delivery;
+    /// It cannot be opened: everything stays as it is.
+    pub fn reopen(&mut self, port: usize) -> Result<(), DeviceError> {
+        let count = self.count();
+        let no_port = DeviceError::BadParameters("the device has no such interface");
+        let former = self.ports.get_mut(port).ok_or(no_port)?;
+        // The programs of the former interface have gone with it.
+        *former = former.again(self.backend, count, &self.steering)?;
+        (self.link, self.own) = common(self.backend, &self.ports)?;
         self.install_ingress_drop().map(drop)
+    }
+
+    /// Returns whether the interface that this device made has been deleted.
+    pub fn has_lost_own(&self) -> bool {
+        let first = self.ports.first().and_then(|port| port.slots.first());
+        self.backend.capabilities().makes_interface
+            && first.is_some_and(|(fds, _)| self.backend.has_lost_interface(fds))
     }
 
     /// Adopts one of the slots in this process.
@@ -246,7 +142,7 @@ impl Slots {
     /// Keeps frames for the stack's addresses ([`Steering::set_own`]) from the kernel.
     pub fn install_ingress_drop(&mut self) -> Result<DropKind, DeviceError> {
         let mut kind = DropKind::None;
-        for port in self.ports.iter_mut().filter(|port| port.needs_ingress_drop) {
+        for port in self.ports.iter_mut().filter(|port| port.wants_drop()) {
             let index = port.index;
             match ingress::install_tcx(maps(&self.steering)?, index) {
                 Ok(drop) => {
@@ -262,7 +158,7 @@ impl Slots {
     /// Installs the ingress drop as a clsact filter, for kernels before 6.6.
     pub fn install_ingress_drop_by_filter(&mut self) -> Result<DropKind, DeviceError> {
         self.steering.beat(slipstack_mem::now_ns());
-        for port in self.ports.iter_mut().filter(|port| port.needs_ingress_drop) {
+        for port in self.ports.iter_mut().filter(|port| port.wants_drop()) {
             port.drop = Some(ingress::install_clsact(maps(&self.steering)?, port.index)?);
         }
         Ok(DropKind::Clsact)
@@ -285,12 +181,21 @@ impl Slots {
 
     /// Returns how the device was opened, if its back end has several ways.
     pub fn mode(&self) -> Option<&str> {
-        self.mode.as_deref()
+        self.ports.first()?.mode.as_deref()
     }
 
-    /// Returns how received flows come to queues, if the device has several, as a sentence.
-    pub fn delivery(&self) -> Option<&str> {
-        self.delivery.as_deref()
+    /// Returns how received flows come to queues, if the device has several, as a sentence for each
+    /// interface.
+    pub fn delivery(&self) -> Option<String> {
+        let told = self.ports.iter().filter_map(|port| {
+            let delivery = port.delivery.as_deref()?;
+            Some(match self.ports.len() {
+                1 => delivery.to_owned(),
+                _ => format!("{}: {delivery}", port.name),
+            })
+        });
+        let told: Vec<String> = told.collect();
+        (!told.is_empty()).then(|| told.join("; "))
     }
 
     /// Name of the first interface.
@@ -310,33 +215,40 @@ impl Slots {
 
     pub fn count(&self) -> u16 {
         // At most SLOTS_MAX.
-        self.slots.len() as u16
+        self.own.len() as u16
     }
 
     /// Returns the parameters for the process that leases the slot; `None` if there is no such
     /// slot.
     pub fn params(&self, slot: u16) -> Option<SlotParams> {
-        let slot = self.slots.get(usize::from(slot))?;
+        let own = self.own.get(usize::from(slot))?;
         Some(SlotParams {
             backend: self.adopts.name().to_owned(),
             link: self.link,
-            own: slot.own.clone(),
+            own: own.clone(),
         })
     }
 
     /// The descriptors to pass with [`Slots::params`].
     pub fn slot_fds(&self, slot: u16) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let slot = self.slots.get(usize::from(slot));
-        slot.into_iter().flat_map(|slot| &slot.fds).map(AsFd::as_fd)
+        self.fds_of(slot).map(AsFd::as_fd)
+    }
+
+    /// The slot's descriptors at every port, in the order of the ports.
+    fn fds_of(&self, slot: u16) -> impl Iterator<Item = &OwnedFd> {
+        let parts = self
+            .ports
+            .iter()
+            .filter_map(move |port| port.slots.get(usize::from(slot)));
+        parts.flat_map(|(fds, _)| fds)
     }
 
     /// Those of the descriptors that are readable while frames wait in the slot.
     pub fn waiting_fds(&self, slot: u16) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let slot = self.slots.get(usize::from(slot)).into_iter();
-        slot.flat_map(|slot| {
-            let places = self.adopts.waits_at(&slot.own).into_iter();
-            places.filter_map(|at| slot.fds.get(at).map(AsFd::as_fd))
-        })
+        let own = self.own.get(usize::from(slot));
+        let places = own.map(|own| self.adopts.waits_at(own)).unwrap_or_default();
+        let at = move |place: usize| self.fds_of(slot).nth(place).map(AsFd::as_fd);
+        places.into_iter().filter_map(at)
     }
 
     /// Both, as a copy.
@@ -355,10 +267,11 @@ impl Slots {
 
     /// Everything that keeps the device as it is while a process holds it.
     pub fn descriptors(&self) -> Vec<RawFd> {
-        let slots = self.slots.iter().flat_map(|slot| &slot.fds);
+        let ports = self.ports.iter();
+        let slots =
+            ports.flat_map(|port| port.slots.iter().flat_map(|(fds, _)| fds).chain(&port.held));
         let drops = self.ports.iter().filter_map(|port| port.drop.as_ref());
         slots
-            .chain(&self.held)
             .map(AsFd::as_fd)
             .chain(self.steering.fds().into_iter().flatten())
             .chain(self.steering.rule_fds())
@@ -369,7 +282,7 @@ impl Slots {
 
     /// Returns whether [`Slots::beat`] must be called at least every 250 ms.
     pub fn needs_beat(&self) -> bool {
-        let is_clsact = |port: &Port| matches!(port.drop, Some(IngressDrop::Clsact { .. }));
+        let is_clsact = |port: &OpenedPort| matches!(port.drop, Some(IngressDrop::Clsact { .. }));
         self.ports.iter().any(is_clsact)
     }
 
@@ -384,18 +297,6 @@ impl Slots {
     }
 }
 
-impl Port {
-    fn of(opened: &Opened) -> Port {
-        Port {
-            name: opened.name.clone(),
-            index: opened.index,
-            link: opened.link,
-            drop: None,
-            needs_ingress_drop: opened.needs_ingress_drop,
-        }
-    }
-}
-
 impl Drop for Slots {
     fn drop(&mut self) {
         if self.is_left {
@@ -404,8 +305,8 @@ impl Drop for Slots {
         for drop in self.ports.iter().filter_map(|port| port.drop.as_ref()) {
             drop.remove();
         }
-        if let Some(first) = self.slots.first() {
-            self.adopts.clean_up(&first.own);
+        if let Some(own) = self.own.first() {
+            self.adopts.clean_up(own);
         }
     }
 }
@@ -436,22 +337,34 @@ pub fn peek_slot(
     backend.peek(parts, position, sink)
 }
 
-/// Opens one interface as it is described.
-fn open_port(
+/// Returns the common properties of the ports' links, and the own parameters of each slot.
+fn common(
     backend: &'static dyn Backend,
-    description: &Description<'_>,
-    steering: &Steering,
-) -> Result<Opened, DeviceError> {
-    let mut port = backend.open(description, steering)?;
-    port.link.vlan = description.vlan.min(VLAN_MAX);
-    port.link.limit(description.settings);
-    if description.settings.is_promiscuous {
-        let heard = packet::hear_all(port.index);
-        let failed =
-            |source| DeviceError::system("making the interface promiscuous", "CAP_NET_RAW", source);
-        port.held.push(heard.map_err(failed)?);
+    ports: &[OpenedPort],
+) -> Result<(LinkProperties, Vec<serde_json::Value>), DeviceError> {
+    if let [alone] = ports {
+        let own = alone.slots.iter().map(|(_, own)| own.clone());
+        return Ok((alone.link, own.collect()));
     }
-    Ok(port)
+    let none = || DeviceError::BadParameters("a device has at least one port");
+    let first = ports.first().ok_or_else(none)?;
+    let (mut link, mut all) = (first.link, Vec::new());
+    for slot in 0..first.slots.len() {
+        let part = |port: &OpenedPort| {
+            let (fds, own) = port.slots.get(slot)?;
+            Some(JoinedPart {
+                backend: backend.name().to_owned(),
+                link: port.link,
+                own: own.clone(),
+                fds: fds.len(),
+            })
+        };
+        let parts: Option<Vec<JoinedPart>> = ports.iter().map(part).collect();
+        let (common, own) = parts.and_then(|parts| join(&parts)).ok_or_else(none)?;
+        link = common;
+        all.push(own);
+    }
+    Ok((link, all))
 }
 
 /// Refuses combinations that no device of this kind supports.

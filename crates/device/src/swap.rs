@@ -68,6 +68,10 @@ impl Device for Swap {
         self.0.tx(header, payload, offload)
     }
 
+    fn interfaces(&self) -> Vec<u32> {
+        self.0.interfaces()
+    }
+
     fn replace(&mut self, device: Box<dyn Device>) -> Option<Box<dyn Device>> {
         self.0 = device;
         None

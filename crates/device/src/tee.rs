@@ -161,6 +161,10 @@ impl<D: Device> Device for Tee<D> {
         Ok(())
     }
 
+    fn interfaces(&self) -> Vec<u32> {
+        self.device.interfaces()
+    }
+
     fn replace(&mut self, device: Box<dyn Device>) -> Option<Box<dyn Device>> {
         self.device.replace(device)
     }

@@ -118,6 +118,10 @@ impl Device for Sorting {
         self.device.tx(header, payload, offload)
     }
 
+    fn interfaces(&self) -> Vec<u32> {
+        self.device.interfaces()
+    }
+
     fn replace(&mut self, device: Box<dyn Device>) -> Option<Box<dyn Device>> {
         if let Some(device) = self.device.replace(device) {
             self.device = device;

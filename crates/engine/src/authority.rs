@@ -45,8 +45,10 @@ pub trait PortAuthority: Send {
     }
 
     /// The descriptors of this engine's slot of a device that has been opened again, to be opened
-    /// under numbers that the former ones had.
-    fn renew_device(&self) -> Option<Renewed> {
+    /// under numbers that the former ones had. `ports`: the positions of the interfaces that are
+    /// others now.
+    fn renew_device(&self, ports: Vec<usize>) -> Option<Renewed> {
+        let _ = ports;
         None
     }
 

@@ -119,6 +119,8 @@ pub struct Engine {
     pub(crate) has_chores: bool,
     /// Connections take ports that the card's map of its queues brings to this engine's.
     pub(crate) is_homing: bool,
+    /// How often the device has been another one.
+    pub(crate) device_renewals: u32,
     /// SYN-ACKs that another engine has taken from its queue and handed over.
     pub(crate) answers_handed_over: u64,
     load: Load,
@@ -183,6 +185,7 @@ impl Engine {
             filter_due: None,
             has_chores: false,
             is_homing: false,
+            device_renewals: 0,
             answers_handed_over: 0,
             load: Load::default(),
             is_sleeping: false,

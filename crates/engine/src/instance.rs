@@ -68,6 +68,10 @@ pub fn run(
             std::hint::spin_loop();
             continue;
         }
+        if waiter.renewals != engine.device_renewals() {
+            // The former device's descriptors may live on in other processes.
+            waiter = Waiter::new(engine, bell, reception.as_fd())?;
+        }
         if waiter.sleep(engine, bell, reception.next_deadline())? {
             looked_at = 0;
         }
@@ -79,6 +83,8 @@ struct Waiter {
     epoll: std::os::fd::OwnedFd,
     /// The device, while it can wake us.
     device: Option<Descriptor>,
+    /// How often the engine had changed its device when this was made.
+    renewals: u32,
 }
 
 impl Waiter {
@@ -93,7 +99,12 @@ impl Waiter {
         }
         add(bell.as_fd(), BELL)?;
         add(reception, RECEPTION)?;
-        Ok(Waiter { epoll, device })
+        let renewals = engine.device_renewals();
+        Ok(Waiter {
+            epoll,
+            device,
+            renewals,
+        })
     }
 
     fn is_reception_ready(&self, reception: BorrowedFd<'_>) -> bool {
@@ -121,13 +132,6 @@ impl Waiter {
         {
             // It has been deleted.
             epoll::delete(&self.epoll, device.as_fd())?;
-        }
-        if self.device.is_none() {
-            self.device = Descriptor::new(engine.poll_fd());
-            if let Some(device) = &self.device {
-                let event = EventData::new_u64(DEVICE);
-                epoll::add(&self.epoll, device.as_fd(), event, EventFlags::IN)?;
-            }
         }
         engine.set_sleeping(true);
         if engine.has_work() {

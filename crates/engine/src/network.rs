@@ -36,9 +36,10 @@ impl Engine {
         self.stack.share_limits(shared);
     }
 
-    /// Before the first frame: the stack was made with it.
+    /// Before the first frame: the stack was made with it. It may be newer than the device.
     pub fn begin(&mut self) {
         let network = self.network().clone();
+        self.follow_interfaces(&network);
         if let Some(learnt) = &network.learnt {
             self.stack.learn(self.env.now, learnt.clone());
         }
@@ -48,9 +49,7 @@ impl Engine {
 
     fn apply(&mut self, now: Instant, network: NetworkState) {
         let network = Arc::new(network);
-        if is_made_again(self.network(), &network) {
-            self.renew_device();
-        }
+        self.follow_interfaces(&network);
         self.set_filter(&network);
         self.stack.set_network(now, network.clone());
         if let Some(learnt) = &network.learnt {
@@ -59,9 +58,14 @@ impl Engine {
         self.publish(&network);
     }
 
-    /// The interface was deleted and made again: goes on with this slot's descriptors there.
-    fn renew_device(&mut self) {
-        let Some(open) = self.ports.as_ref().and_then(|ports| ports.renew_device()) else {
+    /// Interfaces may have been deleted and made again: goes on with this slot's descriptors there.
+    fn follow_interfaces(&mut self, network: &NetworkState) {
+        let again = made_again(&*self.device, network);
+        if again.is_empty() {
+            return;
+        }
+        let ports = self.ports.as_ref();
+        let Some(open) = ports.and_then(|ports| ports.renew_device(again)) else {
             return;
         };
         let numbers = self.device.descriptors();
@@ -79,7 +83,13 @@ impl Engine {
         }
     }
 
+    /// Returns how often this engine has changed its device.
+    pub(crate) fn device_renewals(&self) -> u32 {
+        self.device_renewals
+    }
+
     fn put_device(&mut self, device: Box<dyn Device>) {
+        self.device_renewals = self.device_renewals.wrapping_add(1);
         if let Some(device) = self.device.replace(device) {
             self.device = device;
         }
@@ -136,10 +146,13 @@ impl Engine {
     }
 }
 
-/// Returns whether the first port is another interface of the kernel's than it was.
-fn is_made_again(before: &NetworkState, after: &NetworkState) -> bool {
-    let index = |it: &NetworkState| it.ports().next().map(|port| port.index);
-    index(before).is_some_and(|it| it != 0) && index(before) != index(after)
+/// Returns the positions of the ports of a network that are not the interfaces of this device any
+/// more.
+fn made_again(device: &dyn Device, network: &NetworkState) -> Vec<usize> {
+    let interfaces = device.interfaces();
+    let pairs = interfaces.iter().zip(network.ports()).enumerate();
+    let again = pairs.filter(|(_, (index, port))| **index != port.index);
+    again.map(|(at, _)| at).collect()
 }
 
 #[cfg(test)]

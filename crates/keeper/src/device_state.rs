@@ -23,18 +23,19 @@ impl DeviceState {
         }
     }
 
-    /// Why frames do not pass; `None`: they do. One of several interfaces is not opened again.
-    pub fn trouble(self, is_lone: bool) -> Option<String> {
+    /// Why frames do not pass; `None`: they do. `is_own`: the keeper has made the interface, and
+    /// makes it again if it can.
+    pub fn trouble(self, is_own: bool) -> Option<String> {
         match self {
             DeviceState::Usable => None,
-            DeviceState::Deleted if is_lone => Some(
+            DeviceState::Deleted if !is_own => Some(
                 "the interface has been deleted, nothing passes until it is made again under its \
                  name and set up"
                     .to_owned(),
             ),
             DeviceState::Deleted => Some(
-                "the interface that was opened has been deleted, nothing passes; end its programs \
-                 and start them again"
+                "the TAP has been deleted and could not be made again, nothing passes; end its \
+                 programs and start them again"
                     .to_owned(),
             ),
             DeviceState::Down => Some("the interface is down, nothing passes".to_owned()),

@@ -70,11 +70,15 @@ pub fn troubled(state: &NetworkState) -> impl Iterator<Item = (&Interface, Devic
     looked.filter(|(_, state)| *state != DeviceState::Usable)
 }
 
-/// Why frames do not pass, all of them or those of one port.
-pub fn trouble(state: &NetworkState) -> Option<String> {
-    let is_lone = state.ports().count() == 1;
-    let sentences = troubled(state).filter_map(|(port, state)| {
-        let trouble = state.trouble(is_lone)?;
+/// Why frames do not pass, all of them or those of one port. `is_own`: the keeper has made the
+/// interface.
+pub fn trouble<'a>(
+    troubled: impl Iterator<Item = (&'a Interface, DeviceState)>,
+    is_lone: bool,
+    is_own: bool,
+) -> Option<String> {
+    let sentences = troubled.filter_map(|(port, state)| {
+        let trouble = state.trouble(is_own)?;
         Some((port.name.clone(), trouble))
     });
     let sentences: Vec<(String, String)> = sentences.collect();

@@ -18,12 +18,12 @@ pub const SLOTS_MAX: u16 = slipstack_device::SLOTS_MAX as u16;
 /// A channel region, by its client and the client's number for it.
 pub type RegionKey = (ClientId, u64);
 
-/// Bytes of a slot: a word for each port of the device.
-const LINE: usize = 64;
-const _: () = assert!(LINE / size_of::<u32>() >= PORTS_MAX);
+/// Bytes of a slot: a word for each port of the device, and the name of its dispatcher queue.
+const LINE: usize = 128;
 
 /// Position of the name of a slot's dispatcher queue in its line.
-const QUEUE_NAME: usize = 8;
+const QUEUE_NAME: usize = 64;
+const _: () = assert!(QUEUE_NAME / size_of::<u32>() >= PORTS_MAX);
 
 /// Where the counts of limited flows begin, behind the words of all slots.
 const LIMITS_AT: usize = (SLOTS_MAX as usize * LINE).next_multiple_of(PAGE);

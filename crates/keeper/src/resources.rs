@@ -322,17 +322,27 @@ impl Resources {
 
     /// The interface of the device that has been deleted since it was opened, if one has.
     pub fn find_deleted(&self) -> Option<&str> {
-        let state = &self.network.state;
-        let mut troubled =
-            interfaces::troubled(state).filter(|_| self.network.device.has_interface);
-        let deleted = troubled.find(|(_, state)| *state == DeviceState::Deleted);
+        let deleted = self
+            .troubled()
+            .find(|(_, state)| *state == DeviceState::Deleted);
         deleted.map(|(port, _)| port.name.as_str())
     }
 
     /// Why frames do not pass, as people read it.
     pub fn trouble(&self) -> Option<String> {
-        let has_interface = self.network.device.has_interface;
-        has_interface.then(|| interfaces::trouble(&self.network.state))?
+        let is_lone = self.network.state.ports().count() == 1;
+        interfaces::trouble(self.troubled(), is_lone, self.network.device.is_own)
+    }
+
+    /// The interfaces that do not pass frames. A TAP of the keeper's own works under any name and
+    /// in any namespace.
+    fn troubled(&self) -> impl Iterator<Item = (&Interface, DeviceState)> {
+        let device = &self.network.device;
+        let troubled = interfaces::troubled(&self.network.state);
+        troubled.filter(|(_, state)| match state {
+            DeviceState::Deleted if device.is_own => self.slots.has_lost_own(),
+            _ => device.has_interface,
+        })
     }
 
     /// Removes everything. The lock is released last, so that a new keeper finds the device gone.

@@ -87,6 +87,7 @@ impl Backend for Dpdk {
             index: NO_INTERFACE,
             name: description.interface.to_owned(),
             link: LinkProperties {
+                index: 0,
                 mac: told.mac,
                 mtu: told.mtu,
                 tx_checksum: told.has_checksum,

@@ -174,6 +174,11 @@ impl Device for JoinedSlot {
         port.device.tx(header, payload, offload)
     }
 
+    fn interfaces(&self) -> Vec<u32> {
+        let ports = self.ports.iter();
+        ports.flat_map(|port| port.device.interfaces()).collect()
+    }
+
     /// A port after the first is up if its own link is among them.
     fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
         for (at, port) in self.ports.iter_mut().enumerate() {

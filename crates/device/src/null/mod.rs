@@ -77,6 +77,7 @@ impl Backend for Null {
 /// A link on which everything is left to the device and nothing is done.
 pub(crate) fn unlinked(mac: [u8; 6]) -> LinkProperties {
     LinkProperties {
+        index: 0,
         mac,
         mtu: MTU,
         tx_checksum: true,

@@ -92,6 +92,7 @@ impl Backend for Packet {
 /// The stack's side of an interface that it shares with the kernel.
 pub(crate) fn shared_link(link: &KernelInterface) -> LinkProperties {
     LinkProperties {
+        index: 0,
         mac: link.mac,
         mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX),
         tx_checksum: true,

@@ -43,6 +43,8 @@ pub struct RingParams {
 #[derive(Debug)]
 pub(crate) struct PacketSlot {
     fd: OwnedFd,
+    /// The interface's number.
+    index: u32,
     info: DeviceInfo,
     receive: Receive,
     transmit: Transmit,
@@ -65,6 +67,7 @@ impl PacketSlot {
         })?;
         Ok(PacketSlot {
             fd,
+            index: link.index,
             info: link.info(),
             receive,
             transmit: Transmit::new(link.vlan),
@@ -77,6 +80,10 @@ impl PacketSlot {
 impl Device for PacketSlot {
     fn info(&self) -> DeviceInfo {
         self.info
+    }
+
+    fn interfaces(&self) -> Vec<u32> {
+        vec![self.index]
     }
 
     fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {

@@ -1,6 +1,6 @@
 //! TAP as a back end: an interface that is made for the stack and removed with its keeper.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use super::TapSlot;
 use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened};
@@ -58,6 +58,7 @@ impl Backend for Tap {
             index: link.index,
             name: link.name,
             link: LinkProperties {
+                index: 0,
                 mac: neighbour_of(link.mac),
                 mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX),
                 tx_checksum: true,
@@ -76,13 +77,18 @@ impl Backend for Tap {
         })
     }
 
+    fn has_lost_interface(&self, fds: &[OwnedFd]) -> bool {
+        fds.first()
+            .is_some_and(|fd| !super::is_attached(fd.as_fd()))
+    }
+
     fn adopt(
         &self,
         parts: SlotParts,
         _position: RingPosition,
     ) -> Result<Box<dyn Device>, DeviceError> {
         let [fd] = SlotParts::descriptors(parts.fds)?;
-        Ok(Box::new(TapSlot::from_fd(fd, parts.params.link.info())))
+        Ok(Box::new(TapSlot::from_fd(fd, &parts.params.link)))
     }
 
     fn peek(

@@ -16,6 +16,7 @@ use slipstack_wire::TxOffload;
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
+use crate::parts::LinkProperties;
 use crate::tags::{self, ADDRESSES, HEADER_MAX, TAG_LEN, Tags};
 use crate::vnet::{self, Received};
 
@@ -30,6 +31,8 @@ const COPY_MAX: usize = 512;
 #[derive(Debug)]
 pub(crate) struct TapSlot {
     fd: OwnedFd,
+    /// The interface's number.
+    index: u32,
     info: DeviceInfo,
     buffer: Vec<u8>,
     is_stalled: bool,
@@ -92,11 +95,17 @@ pub(crate) fn set_steering(queue: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io
     sys::set_steering(queue, program)
 }
 
+/// Returns whether the queue still belongs to an interface.
+pub(crate) fn is_attached(queue: BorrowedFd<'_>) -> bool {
+    sys::is_attached(queue)
+}
+
 impl TapSlot {
-    pub(crate) fn from_fd(fd: OwnedFd, info: DeviceInfo) -> TapSlot {
+    pub(crate) fn from_fd(fd: OwnedFd, link: &LinkProperties) -> TapSlot {
         TapSlot {
             fd,
-            info,
+            index: link.index,
+            info: link.info(),
             buffer: vec![0; FRAME_MAX],
             is_stalled: false,
             is_deleted: false,
@@ -186,6 +195,10 @@ impl Device for TapSlot {
         self.info
     }
 
+    fn interfaces(&self) -> Vec<u32> {
+        vec![self.index]
+    }
+
     fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         for done in 0..budget {
             match rustix::io::read(&self.fd, &mut self.buffer[..]) {
@@ -249,6 +262,11 @@ impl Device for TapSlot {
             return -1;
         }
         self.fd.as_raw_fd()
+    }
+
+    /// It keeps its number, by which others know it, when there is nothing to wait for.
+    fn descriptors(&self) -> Vec<RawFd> {
+        vec![self.fd.as_raw_fd()]
     }
 
     fn has_rx(&self) -> bool {

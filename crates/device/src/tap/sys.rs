@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use slipstack_mem::RawSlice;
 
 const TUNSETIFF: c_ulong = 0x4004_54ca;
+const TUNGETIFF: c_ulong = 0x8004_54d2;
 const TUNSETOFFLOAD: c_ulong = 0x4004_54d0;
 const TUNSETVNETHDRSZ: c_ulong = 0x4004_54d8;
 const TUNSETSTEERINGEBPF: c_ulong = 0x8004_54e0;
@@ -62,6 +63,17 @@ fn attach(fd: BorrowedFd<'_>, name: &str, flags: u16) -> io::Result<()> {
     }
     // SAFETY: the request is a live ifreq.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF, &raw mut request) })
+}
+
+/// Returns whether the descriptor is a queue of an interface, wherever that has been moved to.
+pub(crate) fn is_attached(fd: BorrowedFd<'_>) -> bool {
+    let mut request = InterfaceRequest {
+        name: [0; libc::IFNAMSIZ],
+        flags: 0,
+        padding: [0; 22],
+    };
+    // SAFETY: the request is a live ifreq, which the kernel fills in.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNGETIFF, &raw mut request) }).is_ok()
 }
 
 /// Sets the length of the virtio header.

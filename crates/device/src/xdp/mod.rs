@@ -109,6 +109,10 @@ impl Device for XdpSlot {
         self.packet.info()
     }
 
+    fn interfaces(&self) -> Vec<u32> {
+        self.packet.interfaces()
+    }
+
     fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let done = self.socket.rx(budget, sink, &mut self.counters);
         if self.map.is_none() {

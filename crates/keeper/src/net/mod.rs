@@ -151,14 +151,6 @@ impl Net {
         }
     }
 
-    /// Goes on with another device in the place of one that is gone.
-    pub fn replace_device(&mut self, device: Box<dyn Device>, now: u64) {
-        self.effects.mac = device.info().mac;
-        self.effects.device = device;
-        self.stack.forget_neighbours();
-        self.stack.announce(Instant(now), &mut self.effects);
-    }
-
     pub fn poll_fd(&self) -> RawFd {
         self.effects.device.poll_fd()
     }

@@ -1,10 +1,12 @@
-//! Configuration learnt from router advertisements, passed from the keeper's stack to all engines
-//! and programs.
+//! Changes of the network and of its device, and configuration learnt from router advertisements,
+//! passed from the keeper's stack to all engines and programs.
 
 use std::sync::Arc;
 
 use slipstack_channel::InboxMessage;
 use slipstack_channel::control::net::{FilterState, Inquiry, NetworkState};
+use slipstack_device::Device;
+use slipstack_device::swap::Gone;
 use slipstack_engine::answer_of_stack;
 use slipstack_stack::{Counter, Instant, Learnt};
 
@@ -36,6 +38,19 @@ impl Net {
         self.effects.set_own(own);
         self.effects.set_links(state);
         self.announced.left = self.effects.strays.engines().to_vec();
+    }
+
+    /// Lets go of the device, in whose place another one follows.
+    pub fn release_device(&mut self) {
+        self.effects.device = Box::new(Gone(self.effects.device.info()));
+    }
+
+    /// Goes on with another device in the place of one that is gone.
+    pub fn replace_device(&mut self, device: Box<dyn Device>, now: u64) {
+        self.effects.mac = device.info().mac;
+        self.effects.device = device;
+        self.stack.forget_neighbours();
+        self.stack.announce(Instant(now), &mut self.effects);
     }
 
     /// Applies these packet filter rules to the own stack.

@@ -388,11 +388,15 @@ fn refuse_deleted(resources: &Resources) -> Result<(), (Refusal, String)> {
     let Some(interface) = resources.find_deleted() else {
         return Ok(());
     };
-    refuse(
-        Refusal::Failed,
-        format!(
+    let message = match resources.network.device.is_own {
+        true => format!(
+            "{interface} has been deleted; end the programs that use it, if any are left \
+             (slipstack status names them), and start again"
+        ),
+        false => format!(
             "interface {interface}, which running programs use, has been deleted; make it again \
              under its name, or end them (slipstack status names them) and start again"
         ),
-    )
+    };
+    refuse(Refusal::Failed, message)
 }

@@ -163,6 +163,9 @@ pub struct Server {
     /// When another one is tried for, if there is none.
     standby_due: Option<u64>,
     idle_since: Option<u64>,
+    /// When a TAP of the keeper's own was made again last, and when that is tried again.
+    remade_at: Option<u64>,
+    remake_due: Option<u64>,
     /// No connection is accepted before this time, because there was no free descriptor.
     accept_paused_until: Option<u64>,
     swept_at: u64,
@@ -224,6 +227,8 @@ impl Server {
                 ..Tally::default()
             },
             idle_since: None,
+            remade_at: None,
+            remake_due: None,
             accept_paused_until: None,
             swept_at: now,
             kernel_flows_swept_at: now,
@@ -299,6 +304,9 @@ impl Server {
             self.on_death(client, now);
         }
         self.accept_paused_until = self.accept_paused_until.filter(|until| now < *until);
+        if self.remake_due.is_some_and(|due| due <= now) {
+            self.follow_link(now);
+        }
         self.follow_routers(now);
         let lines = self.net.take_filter_log(&self.resources.network.state);
         self.log_filter(&lines);
@@ -334,9 +342,11 @@ impl Server {
         now.saturating_sub(since) >= self.linger_ns()
     }
 
-    /// Nothing is to be carried out.
+    /// Nothing is to be carried out, or nothing can be: the TAP of the keeper's own has been
+    /// deleted, and with its last program gone there is nobody to make it again for.
     fn is_done(&self) -> bool {
-        self.net.orphans() == 0 && self.net.parked() == 0 && !self.net.has_resets()
+        let is_idle = self.net.orphans() == 0 && self.net.parked() == 0 && !self.net.has_resets();
+        is_idle || self.resources.slots.has_lost_own()
     }
 
     /// Handles SIGTERM or SIGINT. If the keeper is in use, the standby takes over; returns true if

@@ -41,14 +41,19 @@ impl Server {
         let mut state = self.resources.network.state.clone();
         let ports: Vec<Interface> = state.ports().cloned().collect();
         let mut is_changed = false;
-        for port in ports {
+        for (at, port) in ports.into_iter().enumerate() {
             let Ok(link) = iface::link(&port.name) else {
+                if let Some(remade) = self.remake(now) {
+                    (state, is_changed) = (remade, true);
+                }
                 continue;
             };
             let mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
             let is_again = link.index != port.index && self.resources.network.device.has_interface;
             if is_again {
-                match self.reopen(&link, now) {
+                // Otherwise the ports that follow would be looked for in the former network.
+                self.resources.network.state.clone_from(&state);
+                match self.reopen(at, &link, now) {
                     Some(reopened) => (state, is_changed) = (reopened, true),
                     None => continue,
                 }

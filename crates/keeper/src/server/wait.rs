@@ -155,6 +155,7 @@ impl Server {
         let due_now = [
             self.accept_paused_until,
             self.standby_due,
+            self.remake_due,
             self.stalls_due(),
             self.trials_due(),
             self.announcer.due(),
