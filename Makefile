@@ -24,7 +24,7 @@ dpdk: build ## slipstack-dpdk, for --device dpdk:… (Debian: libdpdk-dev), and 
 	@cargo build --release -p slipstack-device-dpdk --features dpdk
 	@cargo clippy --quiet -p slipstack-device-dpdk --features dpdk --all-targets -- -D warnings
 	@cargo test --quiet -p slipstack-device-dpdk --features dpdk
-	@tests/programs/run --only dpdk.
+	@tests/programs/run --only dpdk
 
 demo: build ## nginx on Slipstack, asked by curl on the kernel; leaves nothing behind
 	@scripts/demo

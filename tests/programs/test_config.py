@@ -101,6 +101,15 @@ def a_file_is_checked_and_converted(world):
     toml.write_text(converted)
     again = world.beside(world.slipstack, "config", "check", toml).finish()
     assert "every value can be used" in again, converted
+    text = file.read_text().replace("if_name=eth1\n", "")
+    file.write_text(f"{text}[dpdk]\nallow=0000:02:00.0,mprq_en=1\nnuma_on=1\n")
+    words = [world.slipstack, "config"]
+    wrong = world.beside(*words, "check", file)
+    assert wrong.wait(10) == 1 and "need --device dpdk" in wrong.errors(), wrong.tail()
+    chosen = world.beside(*words, "check", "--device", "dpdk", file).finish()
+    assert "numa_on: memory is placed" in chosen and "channel" not in chosen, chosen
+    converted = world.beside(*words, "convert", file, env={"SLIPSTACK_DEVICE": "dpdk"}).finish()
+    assert 'device = "dpdk:' in converted and " -a 0000:02:00.0,mprq_en=1 -- " in converted
     file.write_text("[dpdk]\nport_list=0\n[port0]\naddr=10.77.0.2\nnetmask=255.0.255.0\n")
     wrong = world.beside(world.slipstack, "config", "check", file)
     assert wrong.wait(10) == 1 and "line 5: [port0] netmask is '255.0.255.0'" in wrong.errors()

@@ -65,12 +65,13 @@ pub fn config_command() -> Command {
             "Examples:\n  \
              slipstack config check config.ini\n  \
              slipstack config convert config.ini > slipstack.toml\n  \
+             slipstack config convert --device dpdk config.ini\n  \
              slipstack config show /etc/slipstack.toml",
         )
         .subcommand(
             Command::new("check")
                 .about("Report errors in a file, and keys that have no meaning here")
-                .args([file(true), json()]),
+                .args([file(true), device(), json()]),
         )
         .subcommand(
             Command::new("show")
@@ -80,8 +81,16 @@ pub fn config_command() -> Command {
         .subcommand(
             Command::new("convert")
                 .about("Write F-Stack's config.ini as TOML")
-                .arg(file(true)),
+                .args([file(true), device()]),
         )
+}
+
+fn device() -> Arg {
+    Arg::new("device")
+        .long("device")
+        .value_name("KIND")
+        .value_parser(["dpdk"])
+        .help("The ports of F-Stack's config.ini are DPDK's, as with --device dpdk of the others")
 }
 
 pub fn wait_command() -> Command {

@@ -5,12 +5,15 @@ use std::process::ExitCode;
 
 use clap::ArgMatches;
 use serde_json::{Value, json};
-use slipstack_config::{FstackFile, Kind, Layers, OPTIONS, Settings, Source};
+use slipstack_config::{FstackFile, Kind, Layers, OPTION, OPTIONS, Settings, Source};
 
 use crate::failure::Failure;
 use crate::net::bsd::ipfw;
 use crate::output::{print, say, table};
 use crate::sockets::print_json;
+
+/// The value of `--device` for DPDK's ports.
+const DPDK: &str = "dpdk";
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (name, matches) = matches
@@ -18,15 +21,22 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         .ok_or_else(|| Failure::new("check, show or convert"))?;
     let file: Option<&PathBuf> = matches.get_one("file");
     match (name, file) {
-        ("check", Some(file)) => check(file, matches.get_flag("json")),
-        ("convert", Some(file)) => convert(file),
+        ("check", Some(file)) => check(file, is_for_dpdk(matches), matches.get_flag("json")),
+        ("convert", Some(file)) => convert(file, is_for_dpdk(matches)),
         _ => show(file, matches.get_flag("json")),
     }
 }
 
+/// Returns whether the ports of an F-Stack file are to be DPDK's.
+fn is_for_dpdk(matches: &ArgMatches) -> bool {
+    let is_dpdk = |text: &str| text.split(':').next() == Some(DPDK);
+    matches.contains_id("device")
+        || std::env::var(OPTION.device.env).is_ok_and(|text| is_dpdk(&text))
+}
+
 /// Says everything that is wrong with a file or has no meaning in it.
-fn check(file: &Path, is_json: bool) -> Result<ExitCode, Failure> {
-    let layers = read(file)?;
+fn check(file: &Path, is_for_dpdk: bool, is_json: bool) -> Result<ExitCode, Failure> {
+    let layers = read(file, is_for_dpdk)?;
     let settings = Settings::from_layers(&layers)?;
     ipfw::wanted(&settings, &slipstack_attach::wanted_network(&settings))?;
     if is_json {
@@ -64,15 +74,19 @@ fn checked(file: &Path, layers: &Layers) -> Value {
     })
 }
 
-fn read(file: &Path) -> Result<Layers, Failure> {
-    let mut layers = Layers::read_with_file(file, None, |_| None)?;
+fn read(file: &Path, is_for_dpdk: bool) -> Result<Layers, Failure> {
+    let variable = |name: &str| (is_for_dpdk && name == OPTION.device.env).then(|| DPDK.to_owned());
+    let mut layers = Layers::read_with_file(file, None, variable)?;
     layers.take_profile()?;
     Ok(layers)
 }
 
 /// Writes an F-Stack configuration as a `slipstack.toml`.
-fn convert(file: &Path) -> Result<ExitCode, Failure> {
-    let fstack = FstackFile::read(file)?;
+fn convert(file: &Path, is_for_dpdk: bool) -> Result<ExitCode, Failure> {
+    let fstack = match is_for_dpdk {
+        true => FstackFile::read_for_dpdk(file)?,
+        false => FstackFile::read(file)?,
+    };
     let mut text = format!("# From {}.\n", file.display());
     let mut layers = Layers::default();
     layers.take_fstack(&fstack, None)?;
