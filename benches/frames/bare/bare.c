@@ -106,7 +106,14 @@ static void open_socket(unsigned index)
         .sxdp_flags = XDP_COPY | XDP_USE_NEED_WAKEUP,
         .sxdp_ifindex = index,
     };
-    need(bind(sock, (struct sockaddr *)&to, sizeof to) == 0, "binding the socket");
+    /* The kernel releases the socket of an ended process some time later. */
+    int bound = -1;
+    for (int tries = 0; bound != 0 && tries < 200; tries++) {
+        bound = bind(sock, (struct sockaddr *)&to, sizeof to);
+        if (bound != 0 && errno == EBUSY)
+            usleep(10000);
+    }
+    need(bound == 0, "binding the socket");
 }
 
 /* A program that redirects every frame to the socket of its queue. */
