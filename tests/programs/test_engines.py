@@ -4,12 +4,14 @@ free."""
 import json
 import random
 import socket
+import subprocess
 import threading
 import time
 from collections import Counter
 
 from harness import test
 from harness.process import until
+from harness.world import PROGRAMS
 
 
 def started(world, how, threads, *options, port=7000):
@@ -272,3 +274,38 @@ def threads_with_channels_of_their_own_outlive_their_instance(world):
 
     until(is_served, 10, "the next instance serves")
     assert sum(check_one_thread_per_connection(world, 12).values()) == 12
+
+
+@test
+def five_hundred_threads_die_while_they_have_engines(world):
+    """By return, pthread_exit and pthread_cancel; the next thread serves their sets."""
+    program = world.folder / "dying_threads"
+    source = PROGRAMS / "dying_threads.c"
+    subprocess.run(["gcc", "-Wall", "-pthread", "-o", program, source], check=True)
+    server = world.stack(program, 7000, 4, 500)
+    world.wait_port(7000, process=server)
+    chance = random.Random(1)
+    socks = [world.connect(7000) for _ in range(12)]
+    with world.at_peer():
+        askers = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(8)]
+    for asker in askers:
+        asker.settimeout(10)
+        asker.connect((world.address, 7000))
+
+    def round_is_last():
+        for sock in socks:
+            text = chance.randbytes(chance.choice((1, 100, 20_000))).replace(b"\n", b" ") + b"\n"
+            assert ask(sock, text) == text
+        for asker in askers:
+            text = chance.randbytes(50)
+            asker.send(text)
+            assert asker.recv(100) == text
+        socks.pop(chance.randrange(len(socks))).close()
+        socks.append(world.connect(7000))
+        return "the last threads" in server.output()
+
+    until(round_is_last, 60, "all threads but the last have died")
+    assert round_is_last(), "the last ones serve"
+    assert server.is_running(), server.tail()
+    for sock in [*socks, *askers]:
+        sock.close()

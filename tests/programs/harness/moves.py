@@ -12,10 +12,12 @@ WAIT_SECONDS = 10
 
 
 class Moves:
-    def __init__(self, world, port, seconds, seed):
+    def __init__(self, world, port, seconds, seed, ways=("-", "k", "f", "c"), cut=("k",)):
         self.world, self.port = world, port
+        # What the server may be asked to do, and when it may end a connection.
+        self.ways, self.cut = ways, cut
         self.end = time.monotonic() + seconds
-        self.done, self.wrong = 0, []
+        self.done, self.whole, self.wrong = 0, 0, []
         self.threads = [
             threading.Thread(target=self._client, args=(random.Random(f"{seed} {number}"),))
             for number in range(CLIENTS)
@@ -32,13 +34,14 @@ class Moves:
 
     def _client(self, chance):
         while time.monotonic() < self.end:
-            how = chance.choice(("-", "k", "f", "c"))
+            how = chance.choice(self.ways)
             turns = 0
             try:
                 for turns in self._turns(chance, how):
                     pass
+                self.whole += 1
             except (EOFError, ConnectionError) as cut:
-                if how != "k":
+                if how not in self.cut:
                     self.wrong.append((how, turns, repr(cut)))
             except (AssertionError, OSError) as failure:
                 self.wrong.append((how, turns, repr(failure)))
