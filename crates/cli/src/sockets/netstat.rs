@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use slipstack_channel::control::net::Filter;
 use slipstack_channel::{SocketState, Transport};
 use slipstack_config::Settings;
@@ -24,6 +24,14 @@ pub fn command() -> Command {
             "\
         Examples:\n  slipstack netstat -an\n  slipstack netstat -rn\n  slipstack netstat -ib\n  \
         slipstack netstat -I eth1 -w 1\n  ff_netstat -t 0 -s",
+        )
+        // -h is that of FreeBSD's netstat.
+        .disable_help_flag(true)
+        .arg(
+            Arg::new("help")
+                .long("help")
+                .action(ArgAction::Help)
+                .help("Print this help"),
         )
         .arg(flag("all", 'a', "Listening sockets too"))
         .arg(flag(
