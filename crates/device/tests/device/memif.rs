@@ -70,6 +70,12 @@ fn connect(server: &mut Box<dyn Device>, client: &mut Box<dyn Device>) {
     }
 }
 
+/// Sends a frame, and shows the peer what was sent.
+fn send(device: &mut dyn Device, header: &[u8], payload: &[u8]) {
+    net::send(device, header, payload, TxOffload::NONE);
+    device.flush();
+}
+
 /// A datagram from PEER to a port of STACK.
 fn datagram(mac: [u8; 6], port: u16, number: u8) -> Vec<u8> {
     let mut frame = vec![0; 60];
@@ -105,7 +111,7 @@ fn frames_reach_the_steered_slot_from_any_queue() {
     let mut seen = vec![Vec::new(); 3];
     for number in 0..90 {
         let frame = datagram(mac, 6 + u16::from(number % 3), number);
-        net::send(&mut *sender, &frame, &[], TxOffload::NONE);
+        send(&mut *sender, &frame, &[]);
         if number % 30 == 29 {
             let mut left = 30;
             until(
@@ -123,8 +129,8 @@ fn frames_reach_the_steered_slot_from_any_queue() {
         assert_eq!(seen, expected, "slot {slot}");
     }
     // A frame to another station.
-    net::send(&mut *sender, &datagram([2; 6], 7, 0), &[], TxOffload::NONE);
-    net::send(&mut *sender, &datagram(mac, 7, 1), &[], TxOffload::NONE);
+    send(&mut *sender, &datagram([2; 6], 7, 0), &[]);
+    send(&mut *sender, &datagram(mac, 7, 1), &[]);
     until(&mut [&mut first], |_, frames| {
         assert!(frames.iter().all(|frame| frame[42] == 1));
         !frames.is_empty()
@@ -146,17 +152,12 @@ fn a_peer_that_comes_again_gets_a_new_link_and_engines_follow() {
     let mac = client.link().mac;
     for round in 0..3u8 {
         let before = engine.counters().tx_unlinked;
-        net::send(&mut *engine, &[0xff; 60], &[], TxOffload::NONE);
+        send(&mut *engine, &[0xff; 60], &[]);
         assert_eq!(engine.counters().tx_unlinked, before + 1);
         let server = socket.open("server", 1);
         let mut peer = adopt(&server, 0);
         connect(&mut peer, &mut keeper);
-        net::send(
-            &mut *peer,
-            &datagram(mac, 7, round),
-            &[3; 900],
-            TxOffload::NONE,
-        );
+        send(&mut *peer, &datagram(mac, 7, round), &[3; 900]);
         until(&mut [&mut keeper, &mut engine], |slot, frames| {
             slot == 1
                 && frames
@@ -167,7 +168,7 @@ fn a_peer_that_comes_again_gets_a_new_link_and_engines_follow() {
         while engine.counters().tx_frames == u64::from(round) {
             received(&mut *keeper);
             received(&mut *engine);
-            net::send(&mut *engine, &[0xff; 60], &[], TxOffload::NONE);
+            send(&mut *engine, &[0xff; 60], &[]);
         }
         until(&mut [&mut peer], |_, frames| frames == [[0xff; 60]]);
         drop((peer, server));
@@ -200,7 +201,7 @@ fn frames_that_a_peer_sent_before_it_ended_arrive() {
     received(&mut *engine);
     for number in 0..30 {
         let frame = datagram(client.link().mac, 6 + u16::from(number % 2), number);
-        net::send(&mut *peer, &frame, &[], TxOffload::NONE);
+        send(&mut *peer, &frame, &[]);
     }
     drop((peer, server));
     let mut seen = vec![Vec::new(); 2];

@@ -165,9 +165,12 @@ fn a_file_that_is_no_capture_is_refused_with_its_name() {
         return;
     }
     for (kind, word) in [
-        ("replay", "FILE.pcapng"),
+        ("replay", "replay:FILE"),
         ("replay:/nowhere", "/nowhere"),
-        ("replay:/proc/self/status", "not a pcapng file"),
+        (
+            "replay:/proc/self/status",
+            "neither a pcapng nor a pcap file",
+        ),
     ] {
         let error = Slots::of_kind(kind, "replay0", 2, 0).err().unwrap();
         assert!(matches!(error, DeviceError::Unsuitable(_)), "{error}");
