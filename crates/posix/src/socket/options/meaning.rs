@@ -178,7 +178,7 @@ impl Options {
     }
 
     fn keep_alive(&self) -> SocketOption {
-        // What the program has not set is the stack's own, also if that changes.
+        // A time that the program has not set stays the stack's, also when that one changes.
         let seconds = |name| {
             let set = self.int(libc::IPPROTO_TCP, name);
             set.and_then(|s| u64::try_from(s).ok()).unwrap_or(0)
