@@ -11,6 +11,7 @@ pub use own::own;
 use std::ffi::CString;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::OnceLock;
 
 /// Room for making an engine, which takes some 80 KiB.
 const ROOM: usize = 512 << 10;
@@ -37,6 +38,13 @@ impl Drop for Quiet {
     }
 }
 
+static AT_BEGIN: OnceLock<fn()> = OnceLock::new();
+
+/// Has every thread that [`spawn_quiet`] starts from now on call `begin` first.
+pub fn at_begin(begin: fn()) {
+    _ = AT_BEGIN.set(begin);
+}
+
 /// Starts a thread with every signal blocked, except the two that glibc keeps for itself (one of
 /// them carries `setuid` to all threads). It requests a short time slice: if it is woken while a
 /// thread of the program computes, it runs at once and not at the end of that thread's slice.
@@ -49,6 +57,9 @@ pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Resu
         let _listed = own::Listed::begin();
         sys::call_it(&name);
         sys::shorten_slice();
+        if let Some(begin) = AT_BEGIN.get() {
+            begin();
+        }
         body();
     };
     let before = sys::block_all();

@@ -11,6 +11,7 @@ use std::fs;
 use slipstack_posix::{own_threads, spawn_quiet};
 
 use super::sys;
+use crate::thread::InCall;
 
 /// How long after the last thread the process may end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -39,7 +40,8 @@ extern "C" fn on_end() {
                 LOOK_RARELY
             });
         }
-        // As libc's last thread does.
+        // As libc's last thread does: from here on the program's own code runs.
+        InCall::end_long();
         std::process::exit(0);
     });
 }

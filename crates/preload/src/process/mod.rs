@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use slipstack_config as config;
-use slipstack_posix::{Heuristics, Process, Settings};
+use slipstack_posix::{Heuristics, Process, Settings, at_begin_of_threads};
 
 use crate::kernel::{self, Libc};
 use crate::lock::Lock;
@@ -67,6 +67,8 @@ fn begin() -> Option<Process> {
     if is_slipstack_itself() {
         return None;
     }
+    // What our own threads do is never the program's: they hold locks that its calls take.
+    at_begin_of_threads(|| _ = InCall::begin_long());
     std::panic::set_hook(Box::new(|panic| {
         write_stderr(format!("slipstack: internal error: {panic}\n").as_bytes());
         // Nothing of ours unwinds into the program.

@@ -1,0 +1,103 @@
+"""Forks beside connections: nothing is lost, and nothing stays."""
+
+import json
+import os
+import random
+import selectors
+import signal
+import socket
+import subprocess
+
+from harness import test
+from harness.process import rss_kib, until
+from harness.world import PROGRAMS
+
+PORT = 7260
+# `make soak` has a thousand of both.
+CONNECTIONS = FORKS = int(os.environ.get("SLIPSTACK_FORKS", "300"))
+SIZE_MAX = 600
+# Rings become memory when they are used.
+GROWTH_KIB = 4096
+
+
+class Visitor:
+    """Sends one line after the other, each when the one before has come back."""
+
+    def __init__(self, world, number):
+        self.sock = socket.create_connection((world.address, PORT), timeout=10)
+        self.random = random.Random(number)
+        self.number = number
+        self.rounds = 0
+        self.ask()
+
+    def ask(self):
+        self.wanted = b"%d.%d " % (self.number, self.rounds)
+        self.wanted += self.random.randbytes(self.random.randrange(SIZE_MAX))
+        self.came = b""
+        self.sock.sendall(self.wanted)
+
+    def hear(self):
+        """Returns whether an answer has come whole."""
+        part = self.sock.recv(65536)
+        assert part, f"connection {self.number} ended in round {self.rounds}"
+        self.came += part
+        assert self.wanted.startswith(self.came), f"connection {self.number} got other bytes"
+        self.rounds += self.came == self.wanted
+        return self.came == self.wanted
+
+
+def answered(visitors, until_over):
+    """Has the visitors ask until it is over, and then hears all answers."""
+    with selectors.DefaultSelector() as waits:
+        for visitor in visitors:
+            waits.register(visitor.sock, selectors.EVENT_READ, visitor)
+        left = len(visitors)
+        while left:
+            found = waits.select(10)
+            assert found, f"{left} connections get no answer"
+            for key, _ in found:
+                if not key.data.hear():
+                    continue
+                if until_over():
+                    waits.unregister(key.fileobj)
+                    left -= 1
+                else:
+                    key.data.ask()
+
+
+def used(world, server):
+    """What must be as before the forks: descriptors and threads of the server, descriptors of the
+    keeper, slots; and the keeper's memory."""
+    counts = [len(os.listdir(f"/proc/{server.pid}/{kind}")) for kind in ("fd", "task")]
+    if world.mode == "kernel":
+        return counts, 0
+    (seen,) = json.loads(world.admin("status", "--json").output())
+    keeper = seen["keeper_pid"]
+    counts += [len(os.listdir(f"/proc/{keeper}/fd")), seen["device"]["slots_leased"]]
+    return counts, rss_kib(keeper)
+
+
+@test(timeout=180)
+def a_server_forks_every_millisecond_beside_hundreds_of_connections(world):
+    program = world.folder / "forks_beside"
+    subprocess.run(["gcc", "-Wall", "-o", program, PROGRAMS / "forks_beside.c"], check=True)
+    server = world.stack(program, PORT, FORKS)
+    world.wait_port(PORT, process=server)
+    with world.at_peer():
+        visitors = [Visitor(world, number) for number in range(CONNECTIONS)]
+    answered(visitors, lambda: True)
+    before, kib_before = used(world, server)
+    server.signal(signal.SIGUSR1)
+    for visitor in visitors:
+        visitor.ask()
+    answered(visitors, lambda: "forked" in server.output())
+    assert server.is_running(), server.tail()
+    # The steward's doorbell is kept for the next one.
+    most = [before[0] + 1, *before[1:]]
+
+    def is_given_back():
+        return all(now <= most_now for now, most_now in zip(used(world, server)[0], most))
+
+    until(is_given_back, 5, f"{before} descriptors, threads, … again")
+    grown = used(world, server)[1] - kib_before
+    assert grown < GROWTH_KIB, f"the keeper has {grown} KiB more"
