@@ -1,5 +1,6 @@
 """Programs that confine themselves (seccomp, limits) while they have a connection."""
 
+import signal
 import socket
 import subprocess
 
@@ -119,9 +120,11 @@ def a_server_of_streams_and_datagrams_runs_in_a_service_managers_sandbox(world):
 
 @test
 def a_server_confines_itself_between_bind_and_its_first_wait(world):
+    """It ends as its own signals say."""
     program = built(world, "confines_early")
-    for port, how in enumerate(("prctl", "tsync"), 7140):
-        server = world.stack(program, port, how)
+    kinds = [("prctl", "handler", 0), ("tsync", "once", 0), ("prctl", "default", -signal.SIGTERM)]
+    for port, (how, end, status) in enumerate(kinds, 7140):
+        server = world.stack(program, port, how, end)
         until(lambda: "listening" in server.output(), 10, f"{how}: it listens\n{server.tail()}")
         with world.at_peer():
             datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -133,5 +136,9 @@ def a_server_confines_itself_between_bind_and_its_first_wait(world):
                 question = b"question %d" % number
                 datagrams.send(question)
                 assert datagrams.recv(100) == question
-        assert server.is_running(), f"{how}: {server.tail()}"
-        server.stop()
+        with connected(world, port) as sock:
+            sock.sendall(b"question")
+            assert sock.recv(100) == b"question"
+            server.signal(signal.SIGTERM)
+            assert server.wait(5) == status, f"{how}, {end}: {server.tail()}"
+            assert sock.recv(100) == b""

@@ -1,10 +1,12 @@
 /* An echo server that confines itself once it listens, before it has waited for anything.
-   `confines_early PORT HOW`: `prctl`, `tsync` (seccomp(2) for all threads). */
+   `confines_early PORT HOW END`: `prctl`, `tsync` (seccomp(2) for all threads); `handler` ends in
+   order at SIGTERM, `once` too, by a handler with SA_RESETHAND, `default` does not catch it. */
 
 #include <arpa/inet.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +27,9 @@ static void confine(int is_for_all) {
         /* What the program does. */
         ALLOW(poll), ALLOW(accept), ALLOW(read), ALLOW(write), ALLOW(close), ALLOW(recvfrom),
         ALLOW(sendto), ALLOW(futex), ALLOW(exit_group), ALLOW(rt_sigreturn),
+        ALLOW(rt_sigprocmask),
+        /* What malloc does. */
+        ALLOW(brk), ALLOW(mmap), ALLOW(munmap), ALLOW(madvise),
         /* What an engine does besides. */
         ALLOW(ppoll), ALLOW(sendmsg), ALLOW(sendmmsg), ALLOW(recvmsg), ALLOW(getsockopt),
         ALLOW(dup), ALLOW(fcntl),
@@ -59,13 +64,23 @@ static void answer(int sock) {
         sendto(sock, bytes, (size_t)count, 0, (struct sockaddr *)&peer, len);
 }
 
+static volatile sig_atomic_t is_over;
+
+static void end(int signal, siginfo_t *info, void *context) {
+    (void)context;
+    is_over = signal == SIGTERM && info->si_signo == SIGTERM && info->si_pid > 0;
+}
+
 static int serve(int listener, int datagrams) {
     struct pollfd waits[MANY] = {{listener, POLLIN, 0}, {datagrams, POLLIN, 0}};
     int used = 2;
     char bytes[4096];
-    for (;;) {
-        if (poll(waits, (nfds_t)used, -1) < 1)
+    while (!is_over) {
+        if (poll(waits, (nfds_t)used, -1) < 1) {
+            if (is_over)
+                break;
             return 3;
+        }
         if (waits[0].revents && used < MANY)
             waits[used++] = (struct pollfd){accept(listener, NULL, NULL), POLLIN, 0};
         if (waits[1].revents)
@@ -82,11 +97,20 @@ static int serve(int listener, int datagrams) {
             }
         }
     }
+    while (used-- > 0)
+        close(waits[used].fd);
+    return 0;
 }
 
 int main(int count, char **words) {
-    if (count != 3)
+    if (count != 4)
         return 2;
+    if (strcmp(words[3], "default") != 0) {
+        int is_once = strcmp(words[3], "once") == 0;
+        struct sigaction action = {.sa_sigaction = end,
+                                   .sa_flags = SA_SIGINFO | (is_once ? (int)SA_RESETHAND : 0)};
+        sigaction(SIGTERM, &action, NULL);
+    }
     int port = atoi(words[1]);
     int listener = bound(SOCK_STREAM, port), datagrams = bound(SOCK_DGRAM, port);
     if (listen(listener, 16) != 0)

@@ -128,11 +128,15 @@ fn sleep_under_mask(
     let before = thread.interruptions();
     let was_deferred = thread.is_deferred();
     thread.defer(current);
+    let admitting = mask.map_or(thread.saved_mask(), signals::mask_of);
     let result = if cancel::is_suspected() {
         Err(Errno::EINTR)
+    } else if thread.has_kept_beside(admitting) {
+        // It is not pending in the kernel, which would end the sleep.
+        thread.interrupt();
+        Err(Errno::EINTR)
     } else {
-        let mask = mask.map_or(thread.saved_mask(), signals::mask_of);
-        abi::ppoll(fds, timeout, Some(mask))
+        abi::ppoll(fds, timeout, Some(admitting))
     };
     if !was_deferred && thread.interruptions() == before {
         thread.undefer();

@@ -89,11 +89,14 @@ fn confines(mode: usize, filter: usize) -> bool {
 }
 
 /// Called before `seccomp(2)`.
-pub fn before_seccomp(operation: usize, filter: usize) {
+pub fn before_seccomp(operation: usize, flags: usize, filter: usize) {
     let is_strict = operation == libc::SECCOMP_SET_MODE_STRICT as usize;
     let is_filter = operation == libc::SECCOMP_SET_MODE_FILTER as usize;
     if is_strict || is_filter && filter != 0 {
         before_confinement();
+        if flags & libc::SECCOMP_FILTER_FLAG_TSYNC as usize != 0 {
+            process::end_without_handover();
+        }
     }
 }
 
@@ -110,13 +113,13 @@ pub unsafe fn change_user(number: c_long, args: [usize; 6]) -> c_long {
 
 /// Called before `prctl(PR_SET_SECCOMP)` and `seccomp(2)` install a filter.
 fn before_confinement() {
-    let Some(process) = process::current() else {
-        return;
-    };
-    leave(process, Process::prepare_confinement);
+    if let Some(process) = process::current() {
+        leave(process, Process::prepare_confinement);
+        let _in_call = InCall::enter();
+        process.before_confinement();
+    }
     let _in_call = InCall::enter();
-    process.before_confinement();
-    signals::never_arm();
+    signals::confine();
 }
 
 /// Called before a limit of a program that confines itself, which often comes first: `is_last` if

@@ -18,6 +18,10 @@ const LOOKS_MAX: u32 = 400;
 /// The process is ending; its connections are handed over already.
 static IS_ENDED: AtomicBool = AtomicBool::new(false);
 
+/// A filter of system calls is in force for our threads too: one that ended would be killed, and
+/// the process with it.
+static IS_SHUT_IN: AtomicBool = AtomicBool::new(false);
+
 /// Another thread hands over the connections that others use, and ends the process.
 static IS_LEFT: AtomicBool = AtomicBool::new(false);
 
@@ -102,12 +106,18 @@ pub fn end() {
         return;
     }
     // A program that has confined itself may end, and not much else.
-    if !process.has_engine() {
+    if !process.has_engine() || IS_SHUT_IN.load(Relaxed) {
         return;
     }
     let _in_call = InCall::enter();
     // A signal's handler may have no more than 8 KiB.
     raw::with_room(|| process.exit());
+}
+
+/// Has the process end without a system call of ours: the keeper finishes its connections, as those
+/// of a killed one.
+pub fn end_without_handover() {
+    IS_SHUT_IN.store(true, Relaxed);
 }
 
 /// The child of a fork ends on its own account.

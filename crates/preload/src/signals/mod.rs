@@ -7,6 +7,10 @@
 //! handler. Signals whose default action ends the process get a trampoline too, once the process
 //! has sockets on the stack: the connections are handed over, then the signal is raised again with
 //! its default action. `sigaction` always returns the program's own setting.
+//!
+//! A program that confines itself (seccomp) may not be allowed to queue signals. From then on a
+//! deferred signal is kept in memory and its handler is called at the end of the call, for which
+//! only the mask changes; signals that end the process by default are the kernel's again.
 
 pub mod abi;
 mod io;
@@ -22,7 +26,7 @@ use std::sync::OnceLock;
 
 use crate::lock::Lock;
 use crate::raw;
-use crate::thread::InCall;
+use crate::thread::{InCall, deliver_kept_by};
 
 /// Linux has signals 1 to 64.
 const SIGNALS_LEN: usize = 65;
@@ -109,6 +113,8 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
 /// Whether they are.
 static CATCHES: AtomicBool = AtomicBool::new(false);
+/// Set once the program has confined itself: it may make only the system calls of its own.
+static IS_CONFINED: AtomicBool = AtomicBool::new(false);
 /// Signals that `siginterrupt` made interrupt calls (for `signal`).
 static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
 /// The work before a signal ends the process.
@@ -132,6 +138,7 @@ pub fn is_on() -> bool {
 
 /// Starts to look after signals: handlers that are installed already get the trampoline.
 pub fn start() {
+    deliver_kept_by(sys::deliver_kept);
     CHANGE.with(|| {
         for signal in (1..SIGNALS_LEN as c_int).filter(|&signal| is_for_programs(signal)) {
             let Some(action) = sys::query(signal) else {
@@ -165,10 +172,31 @@ pub fn arm() {
     });
 }
 
-/// Leaves signals that end the process to the kernel if they are not caught yet: a program that
-/// confines itself may not be allowed to change their handlers.
-pub fn never_arm() {
-    IS_ARMED.store(true, Relaxed);
+/// Prepares for a filter of system calls, about which nothing is known: those that queue a signal
+/// or change its action are not made any more. The default actions are the kernel's again: the
+/// keeper finishes the connections of a process that is ended by one, as those of a killed one.
+/// Call inside a guard.
+pub fn confine() {
+    CHANGE.with(|| {
+        IS_ARMED.store(true, Relaxed);
+        let caught = CATCHES.swap(false, Relaxed);
+        if IS_CONFINED.swap(true, Relaxed) || !is_on() {
+            return;
+        }
+        for signal in (1..SIGNALS_LEN as c_int).filter(|&signal| is_for_programs(signal)) {
+            let Some(row) = row(signal) else { continue };
+            let action = row.load();
+            let is_caught = caught && action.handler == libc::SIG_DFL && ENDING.contains(&signal);
+            let is_one_shot = action.has_handler() && action.flags & libc::SA_RESETHAND != 0;
+            if is_caught || is_one_shot {
+                sys::install(signal, wanted(signal, action));
+            }
+        }
+    });
+}
+
+fn is_confined() -> bool {
+    IS_CONFINED.load(Relaxed)
 }
 
 /// Has `run` called before a signal ends the process by its default action.
@@ -188,7 +216,11 @@ enum Wanted {
 
 fn wanted(signal: c_int, action: Action) -> Wanted {
     if action.has_handler() {
-        let kept = libc::SA_NOCLDSTOP | libc::SA_NOCLDWAIT | libc::SA_ONSTACK | libc::SA_RESTART;
+        let mut kept =
+            libc::SA_NOCLDSTOP | libc::SA_NOCLDWAIT | libc::SA_ONSTACK | libc::SA_RESTART;
+        if is_confined() {
+            kept |= libc::SA_RESETHAND;
+        }
         return Wanted::Trampoline {
             flags: action.flags & kept,
             mask: action.mask,
@@ -221,8 +253,12 @@ fn set(signal: c_int, new: Option<Action>) -> Option<Action> {
     })
 }
 
-/// The `SA_RESETHAND` of a handler that is about to run.
+/// The `SA_RESETHAND` of a handler that is about to run. The kernel does it in a program that has
+/// confined itself.
 fn reset(signal: c_int) {
+    if is_confined() {
+        return row(signal).map_or((), |row| row.store(Action::DEFAULT));
+    }
     let _in_call = InCall::enter();
     set(signal, Some(Action::DEFAULT));
 }

@@ -8,7 +8,7 @@ use super::{AT_END, Action, Wanted, row};
 use crate::cancel;
 use crate::next;
 use crate::raw;
-use crate::thread::{self, Thread};
+use crate::thread::{self, KeptInfo, Thread};
 
 type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
@@ -122,13 +122,14 @@ fn put_off(signal: c_int, info: &[u64; 16], mask: &mut libc::sigset_t) {
     if !thread.is_blocked_by_call(bit) {
         thread.interrupt();
     }
+    *mask = set_of(raw::BLOCK_ALL);
     // A sleep admits it; otherwise everything was blocked and it arrived all the same: valgrind
     // restores the mask that it knows, not the frame's. If it were queued, it would arrive again
     // and again.
-    if !thread.note_queued(bit) && !is_blocked {
-        return thread.keep(bit);
+    let arrives_again = !thread.note_queued(bit) && !is_blocked;
+    if arrives_again || super::is_confined() {
+        return thread.keep(&core::array::from_fn(|at| info[at]));
     }
-    *mask = set_of(raw::BLOCK_ALL);
     put_back(signal, info);
 }
 
@@ -164,6 +165,29 @@ fn put_back(signal: c_int, info: &[u64; 16]) {
         }
         raw::queue_to_self(signal, &other);
     }
+}
+
+/// Calls the handler of a kept signal. All signals are blocked; returns the mask that is in force
+/// after the handler, for a thread that had `mask`.
+pub fn deliver_kept(words: &KeptInfo, mask: u64) -> u64 {
+    let mut info = [0u64; 16];
+    info[..words.len()].copy_from_slice(words);
+    let signal = info[0] as u32 as c_int;
+    let Some(action) = row(signal).map(super::Row::load) else {
+        return mask;
+    };
+    let mut context = MaybeUninit::<libc::ucontext_t>::zeroed();
+    // SAFETY: `context` is a whole structure; libc fills in the registers of this place.
+    unsafe { libc::getcontext(context.as_mut_ptr()) };
+    // SAFETY: zeroed and filled: every field is valid.
+    let mut context = unsafe { context.assume_init() };
+    context.uc_sigmask = set_of(mask);
+    raw::swap_mask(mask | action.mask | raw::bit(signal));
+    let (info, at) = (info.as_mut_ptr().cast(), &raw mut context);
+    // SAFETY: a siginfo and a context as in a signal's frame.
+    unsafe { deliver(signal, info, at.cast()) };
+    raw::swap_mask(raw::BLOCK_ALL);
+    mask_of(&context.uc_sigmask)
 }
 
 /// Runs the program's handler.
@@ -217,7 +241,27 @@ pub fn raise_pipe() {
     info[0] = libc::SIGPIPE as u64;
     let uid = u64::from(rustix::process::getuid().as_raw());
     info[2] = u64::from(std::process::id()) | uid << 32;
+    if super::is_confined() {
+        return raise_directly(libc::SIGPIPE, &info);
+    }
     if !raw::queue_to_self(libc::SIGPIPE, &info) {
         raw::kill_self(libc::SIGPIPE);
+    }
+}
+
+/// Raises a signal in a program that may not be allowed to send one.
+fn raise_directly(signal: c_int, info: &[u64; 16]) {
+    let Some(action) = row(signal).map(super::Row::load) else {
+        return;
+    };
+    let mask = raw::swap_mask(raw::BLOCK_ALL);
+    if action.has_handler() && mask & raw::bit(signal) == 0 {
+        let mask = deliver_kept(&core::array::from_fn(|at| info[at]), mask);
+        raw::swap_mask(mask);
+        return;
+    }
+    raw::swap_mask(mask);
+    if action.handler != libc::SIG_IGN {
+        raw::kill_self(signal);
     }
 }

@@ -139,7 +139,7 @@ unsafe fn special(number: c_long, args: [usize; 6]) -> Option<c_long> {
         // SAFETY: the program's own call.
         libc::SYS_prctl => unsafe { privileges::abi::prctl(a as c_int, b, c, d, e) },
         libc::SYS_seccomp => {
-            before_seccomp(a, c);
+            before_seccomp(a, b, c);
             return None;
         }
         // SAFETY: the program's own call.

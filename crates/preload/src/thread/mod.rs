@@ -10,10 +10,31 @@ pub use sys::of;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, compiler_fence};
+use std::sync::OnceLock;
 
 use slipstack_posix::Interruptions;
 
 use crate::raw;
+
+/// Words of a kernel's `siginfo` that mean something for a signal that was sent.
+const INFO_WORDS: usize = 6;
+/// Signals that arrive at once and are kept with their `siginfo`. Handlers of further ones get
+/// their number alone.
+const KEPT_MAX: usize = 4;
+
+/// A signal's `siginfo`, without its unused end.
+pub type KeptInfo = [u64; INFO_WORDS];
+
+/// Runs the handler of a kept signal for a thread whose mask is the given one, and returns the mask
+/// that the handler goes back to.
+pub type DeliverKept = fn(&KeptInfo, u64) -> u64;
+
+static DELIVER_KEPT: OnceLock<DeliverKept> = OnceLock::new();
+
+/// Sets the function that runs handlers of kept signals.
+pub fn deliver_kept_by(deliver: DeliverKept) {
+    _ = DELIVER_KEPT.set(deliver);
+}
 
 /// One thread's state. Only its thread uses it, in calls and in signal handlers; atomics because a
 /// handler may run between any two instructions, and because the thread that requests the first
@@ -40,8 +61,8 @@ pub struct Thread {
     call_mask: AtomicU64,
     /// The signal mask to go back to when `is_deferred`.
     saved_mask: AtomicU64,
-    /// Signals that were queued again while they are deferred, and those that arrived all the same:
-    /// one bit each.
+    /// Signals that were queued again while they are deferred, one bit each, and those that are
+    /// kept here instead.
     queued: AtomicU64,
     kept: AtomicU64,
     /// Deferred handlers that end a wait.
@@ -52,6 +73,7 @@ pub struct Thread {
     /// Handlers that have run, and those of them without SA_RESTART.
     handlers: AtomicU32,
     without_restart: AtomicU32,
+    kept_infos: [[AtomicU64; INFO_WORDS]; KEPT_MAX],
 }
 
 /// The calling thread's state.
@@ -80,6 +102,7 @@ impl Thread {
             doorbell: AtomicI32::new(0),
             handlers: AtomicU32::new(0),
             without_restart: AtomicU32::new(0),
+            kept_infos: [const { [const { AtomicU64::new(0) }; INFO_WORDS] }; KEPT_MAX],
         }
     }
 
@@ -237,9 +260,38 @@ impl Thread {
         self.queued.fetch_or(bit, Relaxed) & bit == 0
     }
 
-    /// Notes a signal that is raised again when the call is over.
-    pub fn keep(&self, bit: u64) {
+    /// Keeps a signal whose handler is called when the call is over.
+    pub fn keep(&self, info: &KeptInfo) {
+        let bit = raw::bit(info[0] as u32 as i32);
         self.kept.fetch_or(bit, Relaxed);
+        // An unused place has no signal.
+        let mut places = self.kept_infos.iter();
+        if let Some(place) = places.find(|place| place[0].load(Relaxed) == 0) {
+            for (to, word) in place.iter().zip(info) {
+                to.store(*word, Relaxed);
+            }
+        }
+    }
+
+    /// Returns whether a signal is kept that `mask` admits.
+    pub fn has_kept_beside(&self, mask: u64) -> bool {
+        self.kept.load(Relaxed) & !mask != 0
+    }
+
+    /// The next kept signal: those that were kept with their `siginfo` in their order, then others.
+    fn take_kept(&self) -> Option<KeptInfo> {
+        let kept = self.kept.load(Relaxed);
+        if kept == 0 {
+            return None;
+        }
+        let mut found = [u64::from(kept.trailing_zeros()) + 1, 0, 0, 0, 0, 0];
+        let is_used = |place: &&[AtomicU64; INFO_WORDS]| place[0].load(Relaxed) != 0;
+        if let Some(place) = self.kept_infos.iter().find(is_used) {
+            found = core::array::from_fn(|at| place[at].swap(0, Relaxed));
+        }
+        self.kept
+            .store(kept & !raw::bit(found[0] as u32 as i32), Relaxed);
+        Some(found)
     }
 
     /// Runs the deferred handlers. This is the last step of a call: they may leave by `siglongjmp`.
@@ -259,17 +311,19 @@ impl Thread {
             self.is_letting_in.store(false, Relaxed);
         }
         if is_deferred {
-            raw::swap_mask(saved);
+            let mask = self.run_kept(saved);
+            raw::swap_mask(mask);
         }
-        loop {
-            let kept = self.kept.load(Relaxed);
-            if kept == 0 {
-                return;
+    }
+
+    /// Runs the handlers of kept signals, each under the mask of its action, as the kernel would.
+    fn run_kept(&self, mut mask: u64) -> u64 {
+        if let Some(deliver) = DELIVER_KEPT.get() {
+            while let Some(info) = self.take_kept() {
+                mask = deliver(&info, mask);
             }
-            let signal = kept.trailing_zeros() + 1;
-            self.kept.fetch_and(kept - 1, Relaxed);
-            raw::kill_self(signal.cast_signed());
         }
+        mask
     }
 }
 

@@ -11,13 +11,13 @@ core::arch::global_asm!(
     ".globl slipstack_thread",
     ".hidden slipstack_thread",
     ".type slipstack_thread, @object",
-    ".size slipstack_thread, 64",
+    ".size slipstack_thread, 256",
     "slipstack_thread:",
-    ".zero 64",
+    ".zero 256",
     ".popsection",
 );
 
-const _: () = assert!(size_of::<Thread>() == 64);
+const _: () = assert!(size_of::<Thread>() == 256);
 
 #[cfg(target_arch = "x86_64")]
 #[inline]
@@ -32,7 +32,7 @@ pub fn current() -> &'static Thread {
             options(pure, nomem, nostack),
         );
     }
-    // SAFETY: this thread's block, zero-initialised (a valid Thread), 64 bytes, aligned; the
+    // SAFETY: this thread's block, zero-initialised (a valid Thread), 256 bytes, aligned; the
     // reference does not leave the thread because Thread is only used by its own thread.
     unsafe { &*thread }
 }
