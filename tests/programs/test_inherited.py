@@ -6,6 +6,7 @@ import subprocess
 from harness import test
 from harness.process import until
 from harness.world import PROGRAMS
+from test_confined import connected
 
 ECHO = """
 import socketserver, sys
@@ -145,6 +146,36 @@ child b'waits 7222'
 - left
 found b'0'
 """
+
+
+SHELLS = """
+import ctypes, socket, sys
+libc = ctypes.CDLL(None)
+libc.popen.restype, libc.pclose.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
+    sock, _ = server.accept()
+sock.set_inheritable(True)
+number = sock.fileno()
+reads = f"read line <&{number} && echo %s $line >&{number}"
+for turn in range(2):
+    assert libc.system((reads % "system").encode()) == 0
+    sock.sendall(b"server " + sock.recv(100))
+    shell = libc.popen((reads % "popen").encode(), b"w")
+    assert libc.pclose(shell) == 0
+sock.close()
+"""
+
+
+@test
+def shells_of_system_and_popen_have_the_programs_connections(world):
+    server = world.stack("/usr/bin/python3", "-c", SHELLS, world.address, PORT)
+    with connected(world, PORT) as sock, sock.makefile("rwb", 0) as stream:
+        for turn in range(2):
+            for who in (b"system", b"server", b"popen"):
+                stream.write(b"line %d\n" % turn)
+                assert stream.readline() == b"%s line %d\n" % (who, turn), server.tail()
+        assert stream.read() == b""
+    server.finish()
 
 
 @test

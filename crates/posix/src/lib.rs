@@ -38,7 +38,9 @@ pub use errno::Errno;
 pub use interfaces::OwnAddress;
 pub use kernel::{Interruptions, Kernel};
 pub use outcome::{Divert, Outcome};
-pub use process::lending::{End, EndHandover, HelperHandover, Passing, SpawnLending, is_passed};
+pub use process::lending::{
+    End, EndHandover, HelperHandover, LentToShell, Passing, SpawnLending, is_passed,
+};
 pub use process::{Accepted, Process, Received, Settings};
 pub use slipstack_channel::{Heuristics, LogLevel, Spin};
 pub use slipstack_mem::OURS_USUALLY_FROM;

@@ -8,7 +8,7 @@ use std::ffi::CString;
 use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
 use super::fitness::{Fitness, judge};
-use super::spawn::ChildConnections;
+use super::spawn::{ChildConnections, ShellConnections};
 use super::sys::Actions;
 use super::{Additions, completed, inherit_variable, search};
 use crate::next;
@@ -304,8 +304,8 @@ pub unsafe fn posix_spawnp(
     unsafe { spawned(found, actions, envp, start) }
 }
 
-/// Calls that take the program's own environment get the completed one put in its place
-/// while they start the shell.
+/// Calls that start a shell with the program's own environment get the completed one put in its
+/// place meanwhile, and the shell the program's connections.
 fn with_own_environment<T>(start: impl FnOnce() -> T) -> T {
     let own = own_environment();
     let swap = |envp: Strings| {
@@ -322,8 +322,16 @@ fn with_own_environment<T>(start: impl FnOnce() -> T) -> T {
         }
         result
     };
+    let connections = process::current().and_then(|process| {
+        let _in_call = InCall::enter();
+        ShellConnections::lend(process)
+    });
+    let described = connections.as_ref().map(ShellConnections::described);
     // SAFETY: the program's array.
-    unsafe { with_environment(own, Start::Beside(None), swap) }
+    let result = unsafe { with_environment(own, Start::Beside(described), swap) };
+    let _in_call = InCall::enter();
+    drop(connections);
+    result
 }
 
 pub unsafe fn system(command: *const c_char) -> c_int {

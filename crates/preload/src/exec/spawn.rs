@@ -1,9 +1,11 @@
 //! Descriptors that `posix_spawn` gives to the new program: ends of pairs take the place of our
 //! connections.
 
-use slipstack_posix::{Passing, Process, SpawnLending};
+use std::ffi::CStr;
 
-use super::fitness::Fitness;
+use slipstack_posix::{LentToShell, Passing, Process, SpawnLending};
+
+use super::fitness::{Fitness, judge};
 use super::sys::{Action, Actions};
 
 /// Connections that go to a new program.
@@ -105,5 +107,32 @@ impl ChildConnections {
         if let Some(spawn_lending) = self.spawn_lending {
             process.end_spawn_lending(spawn_lending, is_started);
         }
+    }
+}
+
+/// The shell of `system` and `popen`.
+const SHELL: &CStr = c"/bin/sh";
+
+/// Connections for a shell that libc starts itself, out of our sight: they are lent before, to
+/// whoever has the other ends of their control sockets then.
+pub struct ShellConnections {
+    lent: LentToShell,
+}
+
+impl ShellConnections {
+    /// `None`: the program has no connections that a new one would have, or the shell could not use
+    /// them.
+    pub fn lend(process: &'static Process) -> Option<ShellConnections> {
+        let numbers = process.inherited_connections();
+        if numbers.is_empty() || judge(SHELL) != Ok(Fitness::Served) {
+            return None;
+        }
+        let lent = process.lend_to_shell(&numbers)?;
+        Some(ShellConnections { lent })
+    }
+
+    /// Returns the text for the shell.
+    pub fn described(&self) -> String {
+        self.lent.described().join(",")
     }
 }

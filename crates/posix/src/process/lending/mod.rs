@@ -17,5 +17,5 @@ mod word;
 
 pub use helper::HelperHandover;
 pub use passing::{Passing, is_passed};
-pub use starting::SpawnLending;
+pub use starting::{LentToShell, SpawnLending};
 pub use succeeding::{End, EndHandover};

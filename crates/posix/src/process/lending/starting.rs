@@ -7,7 +7,7 @@
 //! to its steward.
 
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,6 +19,7 @@ use crate::addr::Family;
 use crate::lending::StewardSockets;
 use crate::lending::abstract_name;
 use crate::lending::fork::Fork;
+use crate::lending::post::Charge;
 use crate::process::Process;
 use crate::process::lending::borrow::UserKind;
 use crate::process::table::Entry;
@@ -55,7 +56,50 @@ impl SpawnLending {
     }
 }
 
+/// Connections lent to a program that is started while this exists, by a call that does not say
+/// when it has begun: if it never does, they come back when the control sockets close.
+#[derive(Debug)]
+pub struct LentToShell {
+    described: Vec<String>,
+    /// The program's ends of control sockets, which it inherits.
+    _controls: Vec<OwnedFd>,
+}
+
+impl LentToShell {
+    /// Returns the words for the new program.
+    #[must_use]
+    pub fn described(&self) -> &[String] {
+        &self.described
+    }
+}
+
 impl Process {
+    /// Lends the connections under `numbers` to the programs that are started until the result is
+    /// dropped. A program that another thread starts meanwhile keeps them lent for as long as it
+    /// runs.
+    #[must_use]
+    pub fn lend_to_shell(&'static self, numbers: &[i32]) -> Option<LentToShell> {
+        let copies: Vec<(i32, i32)> = numbers.iter().map(|number| (*number, *number)).collect();
+        let SpawnLending {
+            mut fork,
+            described,
+        } = self.prepare_spawn_lending(&copies)?;
+        let mut controls = Vec::new();
+        if let Some((control, childs)) = fork.control.take() {
+            controls.push(childs);
+            let shared = std::mem::take(&mut fork.shared);
+            self.charge(Charge::Child { control, shared });
+        }
+        controls.extend(fork.branches.drain(..).map(|branch| branch.childs));
+        for control in &controls {
+            let _ = fcntl_setfd(control, FdFlags::empty());
+        }
+        Some(LentToShell {
+            described,
+            _controls: controls,
+        })
+    }
+
     /// Whether number `fd` is a connection that a program with the library may be given as it is.
     #[must_use]
     pub fn is_connection(&self, fd: i32) -> bool {
