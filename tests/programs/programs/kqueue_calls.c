@@ -87,6 +87,49 @@ static void timers(void)
           "negative times are EINVAL");
 }
 
+static void one_event_of_each_note(void)
+{
+    struct kevent e[4];
+    struct timespec wait = {1, 0};
+    change(1, EVFILT_USER, EV_ADD, NOTE_TRIGGER, 0);
+    change(5, EVFILT_TIMER, EV_ADD, NOTE_NSECONDS, 1);
+    for (int i = 0; i < 20; i++) {
+        int count = ff_kevent(kq, NULL, 0, e, 4, &wait);
+        check(count == 1 || (count == 2 && e[0].ident != e[1].ident), "each note is told of once");
+        usleep(500);
+    }
+    change(1, EVFILT_USER, EV_DELETE, 0, 0);
+    change(5, EVFILT_TIMER, EV_DELETE, 0, 0);
+    check(next(e, 0) == 0, "silence");
+}
+
+static void regular_files(void)
+{
+    struct kevent e;
+    char name[] = "/tmp/kqueue-XXXXXX", bytes[8];
+    int file = mkstemp(name);
+    check(change(file, EVFILT_READ, EV_ADD, 0, 0) == 0 && next(&e, 0) == 0, "an empty file");
+    check(pwrite(file, "abcd", 4, 0) == 4 && next(&e, 1000) == 1 && e.data == 4 &&
+              (int)e.ident == file && e.filter == EVFILT_READ,
+          "bytes to its end");
+    check(read(file, bytes, 3) == 3 && next(&e, 0) == 1 && e.data == 1, "the level stays");
+    check(read(file, bytes, 3) == 1 && next(&e, 0) == 0, "the end is silent");
+    check(change(file, EVFILT_READ, EV_ADD, NOTE_FILE_POLL, 0) == 0 && next(&e, 0) == 1 &&
+              e.data == 0,
+          "NOTE_FILE_POLL: as poll says");
+    check(change(file, EVFILT_READ, EV_DELETE, 0, 0) == 0 && next(&e, 0) == 0, "deleted");
+    check(change(file, EVFILT_READ, EV_DELETE, 0, 0) == -1 && errno == ENOENT, "and gone");
+    check(change(file, EVFILT_READ, EV_ADD | EV_CLEAR, 0, 0) == 0 && next(&e, 0) == 0,
+          "at its end: silent");
+    check(pwrite(file, "efg", 3, 4) == 3 && next(&e, 1000) == 1 && e.data == 3 && next(&e, 0) == 0,
+          "EV_CLEAR: once for each write");
+    check(change(file, EVFILT_WRITE, EV_ADD | EV_ONESHOT, 0, 0) == 0 && next(&e, 0) == 1 &&
+              e.filter == EVFILT_WRITE && next(&e, 0) == 0,
+          "a file may always be written");
+    check(ff_close(file) == 0 && next(&e, 0) == 0, "closed");
+    unlink(name);
+}
+
 static void kernel_descriptors(void)
 {
     struct kevent e;
@@ -216,6 +259,8 @@ int main(int argc, char *argv[])
     user_events();
     receipts();
     timers();
+    one_event_of_each_note();
+    regular_files();
     kernel_descriptors();
     signals_and_processes();
     sockets();

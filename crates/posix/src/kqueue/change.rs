@@ -8,6 +8,7 @@ use crate::kqueue::at::KqueueRef;
 use crate::kqueue::members::bits_of;
 use crate::kqueue::note::Note;
 use crate::kqueue::queue::{Inner, Member, place_of};
+use crate::kqueue::regular::{is_of_file, is_regular};
 use crate::kqueue::{
     EV_ADD, EV_DELETE, EV_ERROR, EV_RECEIPT, EVFILT_EMPTY, EVFILT_PROC, EVFILT_READ, EVFILT_SIGNAL,
     EVFILT_TIMER, EVFILT_USER, EVFILT_VNODE, EVFILT_WRITE, Kevent,
@@ -46,7 +47,14 @@ impl KqueueRef<'_> {
 
     fn register(self, change: &Kevent) -> Result<(), Errno> {
         match change.filter {
-            EVFILT_READ | EVFILT_WRITE | EVFILT_EMPTY => self.register_member(change),
+            EVFILT_READ | EVFILT_WRITE | EVFILT_EMPTY => match self.register_member(change) {
+                Err(Errno::EPERM | Errno::ENOENT)
+                    if is_of_file(change.filter) && is_regular(change.ident) =>
+                {
+                    self.register_other(change)
+                }
+                outcome => outcome,
+            },
             EVFILT_TIMER | EVFILT_USER | EVFILT_SIGNAL | EVFILT_PROC | EVFILT_VNODE => {
                 self.register_other(change)
             }

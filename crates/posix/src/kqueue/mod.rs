@@ -16,6 +16,7 @@ mod note;
 mod others;
 mod processes;
 mod queue;
+mod regular;
 mod scan;
 mod timers;
 mod vnode;

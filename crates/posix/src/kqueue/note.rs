@@ -22,6 +22,8 @@ pub(crate) struct Note {
     pub(crate) is_active: bool,
     pub(crate) count: i64,
     pub(crate) fired: u32,
+    /// The scan that has returned its event last.
+    pub(crate) told_in: u64,
 }
 
 /// The state of a note after its event was returned.
@@ -50,6 +52,7 @@ impl Note {
             is_active: false,
             count: 0,
             fired: 0,
+            told_in: 0,
         }
     }
 

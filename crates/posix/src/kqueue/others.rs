@@ -10,10 +10,11 @@ use crate::errno::Errno;
 use crate::kqueue::at::KqueueRef;
 use crate::kqueue::note::{After, Note};
 use crate::kqueue::queue::{Inner, Key, OTHERS_MAX, Queue};
+use crate::kqueue::regular::{self, is_of_file};
 use crate::kqueue::{
-    EV_ADD, EV_CLEAR, EV_DELETE, EVFILT_PROC, EVFILT_SIGNAL, EVFILT_TIMER, EVFILT_USER,
-    EVFILT_VNODE, Kevent, NOTE_CHILD, NOTE_FFAND, NOTE_FFCOPY, NOTE_FFCTRLMASK, NOTE_FFLAGSMASK,
-    NOTE_FFOR, NOTE_TRIGGER,
+    EV_ADD, EV_CLEAR, EV_DELETE, EVFILT_PROC, EVFILT_READ, EVFILT_SIGNAL, EVFILT_TIMER,
+    EVFILT_USER, EVFILT_VNODE, EVFILT_WRITE, Kevent, NOTE_CHILD, NOTE_FFAND, NOTE_FFCOPY,
+    NOTE_FFCTRLMASK, NOTE_FFLAGSMASK, NOTE_FFOR, NOTE_TRIGGER,
 };
 
 /// The data of descriptors of the queue's own in its set; the program's have their numbers, of 32
@@ -56,12 +57,13 @@ impl KqueueRef<'_> {
             note.change(change);
             match change.filter {
                 EVFILT_USER => touch(note, change),
-                EVFILT_VNODE => note.fflags = change.fflags,
+                EVFILT_READ | EVFILT_WRITE | EVFILT_VNODE => note.fflags = change.fflags,
                 _ => {}
             }
         }
         let is_reported = inner.others.get(&key).is_some_and(|note| note.is_forced)
-            || (change.filter == EVFILT_USER && change.fflags & NOTE_TRIGGER != 0);
+            || (change.filter == EVFILT_USER && change.fflags & NOTE_TRIGGER != 0)
+            || is_of_file(change.filter);
         if is_reported {
             inner.activate(key);
         }
@@ -90,6 +92,7 @@ impl KqueueRef<'_> {
                 self.watch_process(inner, change)?;
                 note.flags |= EV_CLEAR;
             }
+            EVFILT_READ | EVFILT_WRITE => self.watch_contents(inner, change)?,
             _ => self.watch_file(inner, change)?,
         }
         inner.others.insert(key, note);
@@ -103,7 +106,9 @@ impl KqueueRef<'_> {
             // Closing it takes it out of the set.
             EVFILT_PROC => inner.forget_process(key.1),
             EVFILT_SIGNAL => _ = inner.signals.remove(&key.1),
-            EVFILT_VNODE => inner.forget_file(i32::try_from(key.1).unwrap_or(-1)),
+            EVFILT_READ | EVFILT_WRITE | EVFILT_VNODE => {
+                inner.release_file(i32::try_from(key.1).unwrap_or(-1));
+            }
             _ => {}
         }
         self.queue.note_active(inner);
@@ -177,6 +182,7 @@ pub(super) fn tell_others(
     put: &mut dyn FnMut(Kevent) -> bool,
 ) -> usize {
     let mut count = 0;
+    let scan = inner.scans;
     for _ in 0..inner.active.len() {
         let Some(key) = inner.active.pop_front() else {
             break;
@@ -184,12 +190,19 @@ pub(super) fn tell_others(
         let Some(note) = inner.others.get_mut(&key) else {
             continue;
         };
-        if !note.is_enabled && !note.is_forced {
+        if note.told_in == scan || (!note.is_enabled && !note.is_forced) {
             inner.active.push_back(key);
             continue;
         }
         let (flags, fflags, data) = match note.filter {
             EVFILT_USER => (0, note.fflags & NOTE_FFLAGSMASK, note.data),
+            EVFILT_READ | EVFILT_WRITE => match regular::data_of(note) {
+                Some(data) => (0, 0, data),
+                None => {
+                    note.is_active = false;
+                    continue;
+                }
+            },
             // A tracked child is told of by itself, with its parent.
             EVFILT_PROC if note.fired & NOTE_CHILD != 0 => (0, NOTE_CHILD, note.data),
             _ => (0, note.fired, note.count),
@@ -199,6 +212,7 @@ pub(super) fn tell_others(
             break;
         }
         count += 1;
+        note.told_in = scan;
         match note.filter == EVFILT_PROC && fflags == NOTE_CHILD {
             true => settle_child(inner, key),
             false => settle(inner, key),
@@ -214,8 +228,9 @@ fn settle(inner: &mut Inner, key: Key) {
         return;
     };
     let after = note.on_reported();
-    // filt_usertouch(): a trigger stays until EV_CLEAR takes it.
-    let stays = note.filter == EVFILT_USER && !note.is_clear() && after != After::Gone;
+    // filt_usertouch(): a trigger stays until EV_CLEAR takes it. A file is looked at again.
+    let is_level = note.filter == EVFILT_USER || is_of_file(note.filter);
+    let stays = is_level && !note.is_clear() && after != After::Gone;
     if !stays {
         note.is_active = false;
         (note.count, note.fired) = (0, 0);

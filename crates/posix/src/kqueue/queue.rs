@@ -68,6 +68,8 @@ pub(crate) struct Inner {
     pub(crate) others: HashMap<Key, Note>,
     /// Keys of `others` with a pending event, each once.
     pub(crate) active: VecDeque<Key>,
+    /// Number of the scan: it returns each note's event once.
+    pub(crate) scans: u64,
     pub(crate) clocks: HashMap<usize, Clock>,
     pub(crate) due: BTreeSet<(u64, usize)>,
     /// Ends a sleep, of this queue's or of a set that it is in, when the first timer is due.

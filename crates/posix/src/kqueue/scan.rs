@@ -31,6 +31,7 @@ impl KqueueRef<'_> {
     /// Returns events by `put`, as far as it has room for them.
     pub(crate) fn scan(self, look: Look, put: &mut dyn FnMut(Kevent) -> bool) -> Scanned {
         let mut inner = self.queue.inner.lock();
+        inner.scans += 1;
         self.run_timers(&mut inner);
         let is_kernels_turn = self.is_kernel_due(look);
         if is_kernels_turn {

@@ -10,10 +10,11 @@ use crate::errno::Errno;
 use crate::kqueue::at::KqueueRef;
 use crate::kqueue::files::File;
 use crate::kqueue::others::FILES;
-use crate::kqueue::queue::Inner;
+use crate::kqueue::queue::{Inner, Key};
 use crate::kqueue::{
-    EV_CLEAR, EVFILT_VNODE, Kevent, NOTE_ATTRIB, NOTE_CLOSE, NOTE_CLOSE_WRITE, NOTE_DELETE,
-    NOTE_EXTEND, NOTE_LINK, NOTE_OPEN, NOTE_READ, NOTE_RENAME, NOTE_REVOKE, NOTE_WRITE,
+    EV_CLEAR, EVFILT_READ, EVFILT_VNODE, EVFILT_WRITE, Kevent, NOTE_ATTRIB, NOTE_CLOSE,
+    NOTE_CLOSE_WRITE, NOTE_DELETE, NOTE_EXTEND, NOTE_LINK, NOTE_OPEN, NOTE_READ, NOTE_RENAME,
+    NOTE_REVOKE, NOTE_WRITE,
 };
 
 const ALL: u32 = NOTE_DELETE
@@ -31,10 +32,26 @@ const ALL: u32 = NOTE_DELETE
 impl KqueueRef<'_> {
     pub(super) fn watch_file(self, inner: &mut Inner, change: &Kevent) -> Result<(), Errno> {
         let number = i32::try_from(change.ident).map_err(|_| Errno::EBADF)?;
-        let fd = Descriptor::new(number).ok_or(Errno::EBADF)?;
         if change.fflags & !ALL != 0 || self.host.is_ours(number) {
             return Err(Errno::EINVAL);
         }
+        self.watch(inner, number, wanted(change.fflags))
+    }
+
+    /// Watches what is written to a file, which EVFILT_READ is about.
+    pub(super) fn watch_contents(self, inner: &mut Inner, change: &Kevent) -> Result<(), Errno> {
+        let number = i32::try_from(change.ident).map_err(|_| Errno::EBADF)?;
+        let flags = inotify::WatchFlags::MASK_ADD | inotify::WatchFlags::MODIFY;
+        self.watch(inner, number, flags)
+    }
+
+    fn watch(
+        self,
+        inner: &mut Inner,
+        number: i32,
+        flags: inotify::WatchFlags,
+    ) -> Result<(), Errno> {
+        let fd = Descriptor::new(number).ok_or(Errno::EBADF)?;
         let stat = fstat(fd.as_fd())?;
         if inner.files.inotify.is_none() {
             let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
@@ -46,7 +63,7 @@ impl KqueueRef<'_> {
             return Err(Errno::EINVAL);
         };
         let path = format!("/proc/self/fd/{number}");
-        let watch = inotify::add_watch(instance, path, wanted(change.fflags))?;
+        let watch = inotify::add_watch(instance, path, flags)?;
         let file = File {
             watch,
             size: stat.st_size,
@@ -86,10 +103,23 @@ fn wanted(notes: u32) -> inotify::WatchFlags {
 impl Inner {
     /// The number is another thing's from now on.
     pub(crate) fn forget_file(&mut self, fd: i32) {
+        if !self.files.open.contains_key(&fd) {
+            return;
+        }
+        for key in keys(fd) {
+            self.forget(key);
+        }
+        self.release_file(fd);
+    }
+
+    /// A note of the file is gone; its watch goes with the last one.
+    pub(super) fn release_file(&mut self, fd: i32) {
+        if keys(fd).iter().any(|key| self.others.contains_key(key)) {
+            return;
+        }
         let Some(file) = self.files.open.remove(&fd) else {
             return;
         };
-        self.forget((EVFILT_VNODE, usize::try_from(fd).unwrap_or(usize::MAX)));
         let is_shared = self
             .files
             .open
@@ -123,7 +153,10 @@ impl Inner {
     }
 
     fn note_file(&mut self, fd: i32, notes: u32) {
-        let key = (EVFILT_VNODE, usize::try_from(fd).unwrap_or(usize::MAX));
+        let [key, read, _] = keys(fd);
+        if notes & NOTE_WRITE != 0 {
+            self.activate(read);
+        }
         let Some(note) = self.others.get_mut(&key) else {
             return;
         };
@@ -135,6 +168,12 @@ impl Inner {
             self.activate(key);
         }
     }
+}
+
+/// The notes that a file may have.
+fn keys(fd: i32) -> [Key; 3] {
+    let ident = usize::try_from(fd).unwrap_or(usize::MAX);
+    [EVFILT_VNODE, EVFILT_READ, EVFILT_WRITE].map(|filter| (filter, ident))
 }
 
 /// Converts inotify's events to FreeBSD's.
