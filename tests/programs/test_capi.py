@@ -167,6 +167,13 @@ def segments_that_are_kept_stay_as_they_are_and_come_back_in_any_order(world):
     with world.connect(9200) as sock:
         sock.sendall(b"cc")
         assert sock.recv(1) == b"", "closed with a segment out: an end, no reset"
+    with world.connect(9200) as sock:
+        sock.sendall(b"f!")
+        for _ in range(100):
+            sock.sendall(b"x")
+            assert sock.recv(1) == b"x", server.tail()
+        sock.sendall(b".")
+        assert sock.recv(4) == b"kept", server.tail()
     assert server.is_running(), server.tail()
 
 

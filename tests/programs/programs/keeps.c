@@ -1,12 +1,14 @@
 /* Takes what comes on port 9200 segment by segment without copying it, keeps up to WINDOW
  * segments and gives them back in an order of chance; each must be as it was. The first byte of
  * a connection says which: 'r' reads all and answers with its sum, 'k' keeps all until the peer
- * has closed port 9201's connection. */
+ * has closed port 9201's connection, 'f' keeps while a child echoes. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "slipstack.h"
 
@@ -110,6 +112,25 @@ static void keep_all(int fd, int other)
     ff_write(fd, text, (size_t)snprintf(text, sizeof text, "%zu\n", total));
 }
 
+/* A child answers so often that it would get a connection of which nothing was kept. */
+static void keep_beyond_a_child(int fd)
+{
+    struct kept kept;
+    char byte;
+    if (take(fd, 1, &kept.segment) != 1)
+        fail("slipstack_recv_take");
+    kept.sum = added(0, &kept.segment);
+    pid_t child = fork();
+    if (child == 0) {
+        while (ff_read(fd, &byte, 1) == 1 && byte != '.')
+            ff_write(fd, &byte, 1);
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    give(fd, &kept);
+    ff_write(fd, "kept", 4);
+}
+
 static int listener_on(int port)
 {
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -136,6 +157,8 @@ int main(int argc, char *argv[])
                 keep_all(fd, other);
                 ff_close(other);
             }
+            else if (what == 'f')
+                keep_beyond_a_child(fd);
             /* Anything else is closed with a segment out. */
             else
                 take(fd, 1, &first);
