@@ -7,9 +7,10 @@
  *     bytes MANNER ADDRESS PORT SIZE TOTAL OPTIONS…
  *
  * Manners: write (made in a buffer, ff_write), chain (made in a buffer, ff_zc_mbuf_write), fill
- * (made in place in a buffer of ff_zc_mbuf_get), room (made in the send ring), read (ff_read), look
- * (read where it lies), keep (ff_zc_recv, given back three calls later). Prints nanoseconds of the
- * clock and of the processor, and the bytes that were copied. */
+ * (made in place in a buffer of ff_zc_mbuf_get), room (made in the send ring), bound (made in a
+ * buffer, while what lies in the send ring is sent: ff_write if its copy cost nothing), read
+ * (ff_read), look (read where it lies), keep (ff_zc_recv, given back three calls later). Prints
+ * nanoseconds of the clock and of the processor, and the bytes that were copied. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -95,7 +96,7 @@ static void put(int fd, const char *bytes, size_t len)
     }
 }
 
-static void put_in_room(int fd, size_t len)
+static void put_in_room(int fd, size_t len, int is_made)
 {
     while (len > 0) {
         struct iovec room[2];
@@ -106,8 +107,10 @@ static void put_in_room(int fd, size_t len)
         }
         if (got < 0)
             fail("slipstack_send_room");
-        make(room[0].iov_base, room[0].iov_len);
-        make(room[1].iov_base, room[1].iov_len);
+        if (!is_made) {
+            make(room[0].iov_base, room[0].iov_len);
+            make(room[1].iov_base, room[1].iov_len);
+        }
         if (slipstack_send_done(fd, (size_t)got) < 0)
             fail("slipstack_send_done");
         len -= (size_t)got;
@@ -189,7 +192,7 @@ static double now(clockid_t clock)
 
 static void measure(int fd, const char *manner, size_t size, size_t total)
 {
-    int is_sent = strchr("wrcf", manner[0]) != NULL && strcmp(manner, "read") != 0;
+    int is_sent = strchr("wrcfb", manner[0]) != NULL && strcmp(manner, "read") != 0;
     char order[64], end;
     int len = snprintf(order, sizeof order, "%c%zu\n", is_sent ? 't' : 's', total);
     size_t done = 0;
@@ -205,9 +208,11 @@ static void measure(int fd, const char *manner, size_t size, size_t total)
         else if (manner[0] == 'w') {
             make(buffer, part);
             put(fd, buffer, part);
-        } else if (manner[0] == 'r')
-            put_in_room(fd, part);
-        else
+        } else if (manner[0] == 'r' || manner[0] == 'b') {
+            if (manner[0] == 'b')
+                make(buffer, part);
+            put_in_room(fd, part, manner[0] == 'b');
+        } else
             put_chain(fd, part, manner[0] == 'f');
         done += is_sent ? part : 0;
     }
