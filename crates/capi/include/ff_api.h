@@ -3,6 +3,7 @@
 #ifndef FF_API_H
 #define FF_API_H
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdint.h>

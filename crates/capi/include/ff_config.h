@@ -18,6 +18,11 @@ extern "C" {
 #define BURST_TX_DRAIN_US 100
 #define PCAP_SNAP_MINLEN 94
 #define PCAP_SAVE_MINLEN (8 * 1024 * 1024)
+/* Limits of packets to the kernel that F-Stack has built in; [kni] of config.ini sets them here. */
+#define KNI_RATELIMT_PROCESS 10000
+#define KNI_RATELIMT_GENERAL 1000
+#define KNI_RATELIMT_CONSOLE 9000
+#define KNI_RATELIMT_KERNEL 20000
 #define FF_RSS_TBL_MAX_SADDR 4
 #define FF_RSS_TBL_MAX_SPORT 4
 #define FF_RSS_TBL_MAX_DADDR 4
