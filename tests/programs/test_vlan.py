@@ -64,6 +64,14 @@ def a_stack_in_a_vlan_speaks_in_that_alone(world):
     assert wire.asks(VLAN | 5 << 13, "10.77.0.9", world.STACK) == VLAN, "priority does not matter"
     for tag in (None, 0, VLAN + 1):
         assert wire.asks(tag, "10.77.0.9", world.STACK) is None, tag
+    file = world.folder / "frames"
+    words = [world.slipstack, "capture", "--run-dir", world.run_dir, file, "--count", 2]
+    capture = world.beside(*words)
+    until(lambda: "capturing" in capture.errors(), 10, "the capture has begun")
+    assert wire.asks(VLAN, "10.77.0.9", world.STACK) == VLAN
+    capture.wait(10)
+    tagged_arp = struct.pack("!HHH", 0x8100, VLAN, 0x0806)
+    assert file.read_bytes().count(tagged_arp) == 2, "both frames have their tag"
 
 
 @test(modes=("inprocess",))

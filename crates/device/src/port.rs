@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::error::DeviceError;
 use crate::iface;
 use crate::packet;
+use crate::tags;
 use crate::tap;
 
 /// The longest frame taken. Longer ones are cut off, which [`Port::receive`] shows by its length.
@@ -62,7 +63,8 @@ impl Port {
     /// that was cut off. `None` when no frame waits.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let received = match self.kind {
-            Kind::Packet => packet::receive(self.fd.as_fd(), buffer),
+            Kind::Packet => packet::receive_from(self.fd.as_fd(), &mut [], buffer)
+                .map(|heard| tags::restore(buffer, heard.len, heard.tag)),
             Kind::Tap => rustix::io::read(&self.fd, buffer).map_err(io::Error::from),
         };
         match received {

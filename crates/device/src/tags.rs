@@ -39,6 +39,21 @@ pub(crate) fn parse(frame: &[u8]) -> Option<(u16, bool)> {
     Some((u16::from_be_bytes([c, d]) & VLAN_MASK, is_provider))
 }
 
+/// Puts a tag that the kernel has taken out back between the addresses and the type of a frame of
+/// this length; returns the length with it. A frame without room for a tag is left as it is.
+pub(crate) fn restore(buffer: &mut [u8], len: usize, tag: Option<[u8; TAG_LEN]>) -> usize {
+    let Some(tag) = tag.filter(|_| len >= ADDRESSES) else {
+        return len;
+    };
+    let held = len.min(buffer.len().saturating_sub(TAG_LEN));
+    if held < ADDRESSES {
+        return len;
+    }
+    buffer.copy_within(ADDRESSES..held, ADDRESSES + TAG_LEN);
+    buffer[ADDRESSES..ADDRESSES + TAG_LEN].copy_from_slice(&tag);
+    len + TAG_LEN
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Tags {
     /// In order of their numbers.
@@ -131,5 +146,18 @@ mod tests {
         assert_eq!(parse(tagged.bytes()), Some((20, true)));
         assert_eq!(parse(&ipv4(0x10)), None);
         assert_eq!(parse(&tagged.bytes()[..15]), None);
+    }
+
+    #[test]
+    fn a_tag_that_the_kernel_took_out_is_put_back() {
+        let mut buffer = [0; 22];
+        buffer[12..16].copy_from_slice(&[8, 0, 0x45, 1]);
+        assert_eq!(restore(&mut buffer, 16, None), 16);
+        assert_eq!(restore(&mut buffer, 11, Some([0x81, 0, 0, 7])), 11);
+        assert_eq!(restore(&mut buffer, 16, Some([0x81, 0, 0, 7])), 20);
+        assert_eq!(buffer[12..20], [0x81, 0, 0, 7, 8, 0, 0x45, 1]);
+        // A frame that is longer than the buffer keeps its whole length.
+        assert_eq!(restore(&mut buffer, 30, Some([0x88, 0xa8, 0, 9])), 34);
+        assert_eq!(restore(&mut buffer[..13], 13, Some([0x81, 0, 0, 7])), 13);
     }
 }

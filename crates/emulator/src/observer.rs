@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
-use slipstack_wire::ethernet::{EtherType, EthernetHeader};
+use slipstack_wire::ethernet::{EtherType, EthernetHeader, parse_tags};
 use slipstack_wire::ipv4::Ipv4Packet;
 use slipstack_wire::tcp::TcpSegment;
 use slipstack_wire::tcp_options::TcpOptions;
@@ -37,12 +37,11 @@ pub struct Observer {
 
 impl Observer {
     pub fn on_frame(&mut self, frame: &[u8]) {
-        let Some((link, bytes)) = EthernetHeader::parse(frame) else {
+        let tagged = EthernetHeader::parse(frame);
+        let parsed = tagged.and_then(|(link, bytes)| parse_tags(link.ethertype, bytes));
+        let Some((EtherType::IPV4, bytes)) = parsed else {
             return;
         };
-        if link.ethertype != EtherType::IPV4 {
-            return;
-        }
         let Ok(packet) = Ipv4Packet::parse(bytes) else {
             return;
         };

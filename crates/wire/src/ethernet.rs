@@ -59,6 +59,22 @@ pub fn parse_priority_tag(payload: &[u8]) -> Option<(EtherType, &[u8])> {
     is_priority.then_some((EtherType(u16::from_be_bytes([*e0, *e1])), rest))
 }
 
+/// VLAN tags that are looked behind: a provider's and a customer's (IEEE 802.1ad).
+const TAGS_MAX: usize = 2;
+
+/// Returns the EtherType and payload behind the tags of a frame, if it has any; `None` if one is
+/// cut short.
+pub fn parse_tags(mut ethertype: EtherType, mut payload: &[u8]) -> Option<(EtherType, &[u8])> {
+    for _ in 0..TAGS_MAX {
+        if !matches!(ethertype, EtherType::TAGGED | EtherType::PROVIDER_TAGGED) {
+            break;
+        }
+        let ([_, _, e0, e1], rest) = payload.split_first_chunk::<4>()?;
+        (ethertype, payload) = (EtherType(u16::from_be_bytes([*e0, *e1])), rest);
+    }
+    Some((ethertype, payload))
+}
+
 /// Multicast or broadcast.
 #[inline]
 pub const fn is_group(mac: [u8; 6]) -> bool {
@@ -97,6 +113,17 @@ mod tests {
         assert_eq!(multicast_v6(of_v6), [0x33, 0x33, 0xff, 0x12, 0x34, 0x56]);
         let of_v4 = Ipv4Addr::new(239, 129, 2, 3);
         assert_eq!(multicast_v4(of_v4), [0x01, 0x00, 0x5e, 1, 2, 3]);
+    }
+
+    #[test]
+    fn two_tags_are_looked_behind() {
+        let inner = [0, 7, 8, 0, 0x45];
+        let outer = [&[0, 20, 0x81, 0][..], &inner].concat();
+        let ipv4 = Some((EtherType::IPV4, &[0x45][..]));
+        assert_eq!(parse_tags(EtherType::IPV4, &[0x45]), ipv4);
+        assert_eq!(parse_tags(EtherType::TAGGED, &inner), ipv4);
+        assert_eq!(parse_tags(EtherType::PROVIDER_TAGGED, &outer), ipv4);
+        assert_eq!(parse_tags(EtherType::TAGGED, &inner[..3]), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::capture::Direction;
 use crate::error::DeviceError;
 use crate::iface;
 use crate::packet::{self, Heard};
+use crate::tags;
 use crate::vnet;
 
 pub use selection::Selection;
@@ -74,6 +75,7 @@ impl Listener {
         if let Some(partial) = vnet::left_checksum(&header) {
             partial.complete(&mut self.buffer[..len], []);
         }
+        let len = tags::restore(&mut self.buffer, len, heard.tag).min(self.buffer.len());
         Ok(Some(Frame {
             since_epoch: arrival(&heard),
             way: way(heard.is_outgoing, self.is_tap),

@@ -32,7 +32,8 @@ impl Selection {
         let Some((header, packet)) = EthernetHeader::parse(frame) else {
             return self.is_everything();
         };
-        let Some(ends) = ends(header.ethertype, packet) else {
+        let behind_tags = ethernet::parse_tags(header.ethertype, packet);
+        let Some(ends) = behind_tags.and_then(|(kind, packet)| ends(kind, packet)) else {
             // Neither IP nor ARP: without addresses.
             return self.host.is_none() && self.port.is_none();
         };
@@ -150,6 +151,19 @@ mod tests {
         };
         assert!(host.keeps(&tcp(OWN, PEER, 80)));
         assert!(!host.keeps(&tcp(OWN, OTHER, 80)));
+    }
+
+    #[test]
+    fn frames_of_a_vlan_are_chosen_by_what_is_behind_their_tag() {
+        let mut tagged = tcp(OWN, PEER, 80);
+        tagged.splice(12..12, [0x81, 0, 0, 7]);
+        let port = |port| Selection {
+            port: Some(port),
+            ..of_own()
+        };
+        assert!(port(80).keeps(&tagged));
+        assert!(!port(81).keeps(&tagged));
+        assert!(!of_own().keeps(&tagged[..16]));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use transmit::Transmit;
 
 pub(crate) use backend::{Packet, open_members, shared_link};
 pub(crate) use open::{hear_all, open_listener, open_port, switch_offloads_off};
-pub(crate) use sys::{BATCH, Heard, drops, receive, receive_from, send_batch};
+pub(crate) use sys::{BATCH, Heard, drops, receive_from, send_batch};
 
 /// Shape of a receive ring, the same for all slots of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

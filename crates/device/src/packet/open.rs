@@ -131,6 +131,7 @@ pub(crate) fn open_port(index: u32) -> io::Result<OwnedFd> {
     let fd = socket.as_fd();
     sys::set_option(fd, libc::SOL_PACKET, sys::PACKET_IGNORE_OUTGOING, &[1])?;
     sys::set_option(fd, libc::SOL_PACKET, sys::PACKET_QDISC_BYPASS, &[1])?;
+    sys::set_option(fd, libc::SOL_PACKET, sys::PACKET_AUXDATA, &[1])?;
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, PORT_QUEUE)?;
     set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_QUEUE)?;
     sys::bind(fd, index)?;
@@ -142,6 +143,7 @@ pub(crate) fn open_listener(index: u32) -> io::Result<OwnedFd> {
     let socket = sys::socket()?;
     let fd = socket.as_fd();
     sys::set_option(fd, libc::SOL_PACKET, sys::PACKET_VNET_HDR, &[1])?;
+    sys::set_option(fd, libc::SOL_PACKET, sys::PACKET_AUXDATA, &[1])?;
     sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &[1])?;
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, LISTENER_QUEUE)?;
     sys::bind(fd, index)?;

@@ -5,6 +5,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use slipstack_mem::{RawSlice, RawSpace};
+use slipstack_wire::ethernet::EtherType;
+
+use super::raw::{STATUS_VLAN_TPID_VALID, STATUS_VLAN_VALID};
+use crate::tags::TAG_LEN;
 
 /// Frames that one sendmmsg takes at most.
 pub(crate) const BATCH: usize = 64;
@@ -14,6 +18,7 @@ pub(crate) const ETH_P_ALL: u16 = 3;
 pub(crate) const PACKET_RX_RING: i32 = 5;
 pub(crate) const PACKET_STATISTICS: i32 = 6;
 pub(crate) const PACKET_COPY_THRESH: i32 = 7;
+pub(crate) const PACKET_AUXDATA: i32 = 8;
 pub(crate) const PACKET_VERSION: i32 = 10;
 pub(crate) const PACKET_RESERVE: i32 = 12;
 pub(crate) const PACKET_VNET_HDR: i32 = 15;
@@ -173,6 +178,8 @@ pub(crate) struct Heard {
     pub len: usize,
     /// It left the interface, seen from the kernel.
     pub is_outgoing: bool,
+    /// The VLAN tag that the kernel has taken out of the frame.
+    pub tag: Option<[u8; TAG_LEN]>,
     pub since_epoch: Option<Duration>,
 }
 
@@ -193,29 +200,60 @@ pub(crate) fn receive_from(
     msg.msg_controllen = size_of_val(&control) as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
     // SAFETY: all that the message names is live, exclusive and of the length given.
-    let len = check(unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, flags) })?;
+    let received = past_error(|| unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, flags) });
+    let len = received?;
+    let (since_epoch, tag) = control_messages(&msg);
     Ok(Heard {
         len: len.saturating_sub(header.len()),
         is_outgoing: address.sll_pkttype == libc::PACKET_OUTGOING,
-        since_epoch: timestamp(&msg),
+        tag,
+        since_epoch,
     })
 }
 
-/// The first control message, if it is a time.
-fn timestamp(msg: &libc::msghdr) -> Option<Duration> {
+/// The time of arrival and the VLAN tag in a message's control data.
+fn control_messages(msg: &libc::msghdr) -> (Option<Duration>, Option<[u8; TAG_LEN]>) {
+    let (mut since_epoch, mut tag) = (None, None);
     // SAFETY: the kernel filled in the control bytes and their length, and both are still there.
-    let first = unsafe { libc::CMSG_FIRSTHDR(msg) };
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(msg) };
     // SAFETY: null or a header within those bytes.
-    let header = unsafe { first.as_ref() }?;
-    if (header.cmsg_level, header.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
-        return None;
+    while let Some(header) = unsafe { next.as_ref() } {
+        // SAFETY: the header is followed by its data.
+        let data = unsafe { libc::CMSG_DATA(next) };
+        match (header.cmsg_level, header.cmsg_type) {
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                // SAFETY: data of SCM_TIMESTAMPNS is a timespec, perhaps unaligned.
+                let time = unsafe { core::ptr::read_unaligned(data.cast()) };
+                since_epoch = duration(&time);
+            }
+            (libc::SOL_PACKET, PACKET_AUXDATA) => {
+                // SAFETY: data of PACKET_AUXDATA is a tpacket_auxdata, perhaps unaligned.
+                let auxiliary = unsafe { core::ptr::read_unaligned(data.cast()) };
+                tag = vlan_tag(&auxiliary);
+            }
+            _ => {}
+        }
+        // SAFETY: `next` is a header within the message's control bytes.
+        next = unsafe { libc::CMSG_NXTHDR(msg, next) };
     }
-    // SAFETY: the header is followed by its data.
-    let data = unsafe { libc::CMSG_DATA(first) }.cast::<libc::timespec>();
-    // SAFETY: data of SCM_TIMESTAMPNS is a timespec, perhaps unaligned.
-    let time = unsafe { core::ptr::read_unaligned(data) };
+    (since_epoch, tag)
+}
+
+fn duration(time: &libc::timespec) -> Option<Duration> {
     let sec = u64::try_from(time.tv_sec).ok()?;
     Some(Duration::new(sec, u32::try_from(time.tv_nsec).ok()?))
+}
+
+fn vlan_tag(auxiliary: &libc::tpacket_auxdata) -> Option<[u8; TAG_LEN]> {
+    if auxiliary.tp_status & STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let kind = match auxiliary.tp_status & STATUS_VLAN_TPID_VALID {
+        0 => EtherType::TAGGED.0,
+        _ => auxiliary.tp_vlan_tpid,
+    };
+    let ([k0, k1], [c0, c1]) = (kind.to_be_bytes(), auxiliary.tp_vlan_tci.to_be_bytes());
+    Some([k0, k1, c0, c1])
 }
 
 /// Frames that found the socket's queue full since the last call.
