@@ -43,7 +43,7 @@ bench: build ## kernel against in-process against instance: table, JSON, SVG in 
 heuristics: build ## what each rule of thumb brings: rate, CPU, p50, p99 with and without
 	@scripts/heuristics $(HEURISTICS_ARGS)
 
-interop: build ## kernel and Slipstack over twelve bad wires: table, JSON, SVG in bench-results/
+interop: build ## kernel and Slipstack over fourteen bad wires: table, JSON, SVG in bench-results/
 	@scripts/interop $(INTEROP_ARGS)
 
 captures: build ## every program test with its frames, compared by tshark with the kernel's

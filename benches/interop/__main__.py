@@ -1,7 +1,7 @@
 """Kernel and Slipstack over the same bad wires: goodput, retransmissions, short transfers,
 fairness.
 
-Twelve representative cells, or the whole matrix with --full. Each finished run is written down at
+Fourteen representative cells, or the whole matrix with --full. Each finished run is written down at
 once: the same --out goes on where it stopped. The kernel's own runs are kept for each kernel
 version and used again."""
 

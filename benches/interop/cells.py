@@ -12,6 +12,8 @@ PATHS = {
 PAIRS = ("kernel-kernel", "ours-kernel", "kernel-ours", "ours-ours")
 BASELINE = "kernel-kernel"
 FRAME_LEN = 1514
+# How the hosts meet → how many wires of the cell's kind are between them.
+LAYOUTS = {"plain": 1, "vlan": 1, "two": 2}
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Condition:
     queue: float = 1.0
     reorder_share: int = 0  # per cent, late by up to an eighth of the round trip
     police_share: float = 0  # of the rate; the burst is a quarter of a bandwidth-delay product
+    layout: str = "plain"  # how both hosts meet; one of LAYOUTS
 
 
 CONDITIONS = {
@@ -37,6 +40,8 @@ CONDITIONS = {
         Condition("policer", police_share=0.5),
         Condition("shallow", queue=0.1),
         Condition("deep", queue=4.0),
+        Condition("vlan", ("loss=0.1%",), layout="vlan"),
+        Condition("two-links", ("loss=0.1%",), layout="two"),
     )
 }
 

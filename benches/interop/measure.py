@@ -3,9 +3,10 @@
 import json
 import pathlib
 import sys
+from dataclasses import dataclass
 
 import cells
-from topology import ADDRESSES, until
+from topology import access_options, addresses, until
 
 PORT = 5210
 CONGESTION = "cubic"
@@ -21,24 +22,24 @@ def run_cell(topology, path, condition, pair, seed, pcap=None):
     """→ figures of the run; raises RuntimeError or AssertionError when there are none. What the
     link draws follows from the seed: each pair of stacks meets the same wires."""
     sender, receiver = pair.split("-")
-    address = ADDRESSES["sender"][sender]
+    layout = cells.CONDITIONS[condition].layout
+    address = ",".join(addresses("sender", sender, layout).values())
     words, data_words = cells.link_words(path, condition)
-    words += ["--seed", str(seed)]
-    server = start_server(topology, sender, address)
+    words += ["--seed", str(seed), *access_options(layout, sender, receiver)]
+    wires = Wires(layout, words, data_words)
+    server = start_server(topology, sender, layout, address)
     try:
-        bulk, wire = over_link(
+        bulk, wire = over_wires(
             topology,
-            words,
-            data_words,
+            wires,
             receiver,
             pcap,
             ["bulk", address, PORT, cells.seconds_of(path)],
             cells.seconds_of(path) + 45,
         )
-        short, _ = over_link(
+        short, _ = over_wires(
             topology,
-            words,
-            data_words,
+            wires,
             receiver,
             None,
             ["short", address, PORT, SHORT_COUNT, SHORT_BYTES, SHORT_WORKERS, SHORT_SECONDS_MAX],
@@ -71,9 +72,18 @@ def quantile(times, share):
     return times[min(int(len(times) * share), len(times) - 1)] * 1e3
 
 
-def start_server(topology, stack, address):
+@dataclass(frozen=True)
+class Wires:
+    """How the hosts meet, and what the wires between them do with the frames."""
+
+    layout: str
+    words: list
+    data_words: list
+
+
+def start_server(topology, stack, layout, address, port=PORT):
     server = topology.start_program(
-        "sender", stack, [PYTHON, PROGRAM, "serve", address, str(PORT), CONGESTION]
+        "sender", stack, layout, [PYTHON, PROGRAM, "serve", address, str(port), CONGESTION]
     )
     until(lambda: "ready" in server.output() or not server.is_running(), 15, "the server listens")
     if not server.is_running():
@@ -81,18 +91,38 @@ def start_server(topology, stack, address):
     return server
 
 
-def over_link(topology, words, data_words, stack, pcap, client_words, seconds):
-    """Runs a client over a fresh link; → (what it printed, the link's report)"""
-    report = topology.folder / "link.json"
-    report.unlink(missing_ok=True)
-    link = topology.start_link(words, data_words, report, pcap)
-    client = topology.start_program("receiver", stack, [PYTHON, PROGRAM, *map(str, client_words)])
+def over_wires(topology, wires, stack, pcap, client_words, seconds):
+    """Runs a client over fresh wires; → (what it printed, what the wires report)"""
+    count = cells.LAYOUTS[wires.layout]
+    reports = [topology.folder / f"link{number}.json" for number in range(count)]
+    links, client = [], None
     try:
+        for number, report in enumerate(reports):
+            report.unlink(missing_ok=True)
+            link = topology.start_link(wires.words, wires.data_words, report, number, pcap)
+            # Captures are of the first wire.
+            pcap = None
+            links.append(link)
+        words = [PYTHON, PROGRAM, *map(str, client_words)]
+        client = topology.start_program("receiver", stack, wires.layout, words)
         output = client.finish(seconds)
     finally:
-        topology.stop(client)
-        topology.stop(link)
-    return json.loads(output), json.loads(report.read_text())
+        for process in (*([client] if client else []), *links):
+            topology.stop(process)
+    return json.loads(output), together([json.loads(report.read_text()) for report in reports])
+
+
+def together(reports):
+    """One report of several wires: sums of their counts, the longest of their delays."""
+    directions = []
+    for each in zip(*(report["directions"] for report in reports)):
+        names = [name for name, value in each[0].items() if not isinstance(value, str)]
+        total = {
+            name: (max if name.startswith("late_") else sum)(one[name] for one in each)
+            for name in names
+        }
+        directions.append(total)
+    return {"directions": directions}
 
 
 def run_fair(topology, first, seconds, path="100M-40ms", condition="loss-0"):
@@ -104,16 +134,12 @@ def run_fair(topology, first, seconds, path="100M-40ms", condition="loss-0"):
     link = topology.start_link(words, data_words, report)
     try:
         for number, stack in enumerate((first, "kernel")):
-            address = ADDRESSES["sender"][stack]
-            arguments = [PYTHON, PROGRAM, "serve", address, str(PORT + number), CONGESTION]
-            server = topology.start_program("sender", stack, arguments)
-            servers.append(server)
-            until(lambda server=server: "ready" in server.output(), 15, "the server listens")
+            (address,) = addresses("sender", stack, "plain").values()
+            servers.append(start_server(topology, stack, "plain", address, PORT + number))
         for number, stack in enumerate((first, "kernel")):
-            arguments = ["bulk", ADDRESSES["sender"][stack], str(PORT + number), str(seconds)]
-            clients.append(
-                topology.start_program("receiver", "kernel", [PYTHON, PROGRAM, *arguments])
-            )
+            (address,) = addresses("sender", stack, "plain").values()
+            words = [PYTHON, PROGRAM, "bulk", address, str(PORT + number), str(seconds)]
+            clients.append(topology.start_program("receiver", "kernel", "plain", words))
         outputs = [json.loads(client.finish(seconds + 45)) for client in clients]
     finally:
         for process in (*clients, *servers, link):

@@ -1,13 +1,17 @@
 """The program at both ends: a server that sends what it is asked for, clients that ask and measure.
 
-    transfer.py serve ADDRESS PORT CONGESTION
-    transfer.py bulk ADDRESS PORT SECONDS
-    transfer.py short ADDRESS PORT COUNT BYTES WORKERS SECONDS_MAX
+    transfer.py serve ADDRESSES PORT CONGESTION
+    transfer.py bulk ADDRESSES PORT SECONDS
+    transfer.py short ADDRESSES PORT COUNT BYTES WORKERS SECONDS_MAX
 
-The clients print one line of JSON. A request is a kind (B: until the client goes, S: so many bytes)
-and a number of 8 bytes."""
+Of several addresses, separated by commas, each is listened on, each has a bulk transfer at the same
+time, and short ones take turns. The clients print one line of JSON. A request is a kind (B: until
+the client goes, S: so many bytes) and a number of 8 bytes."""
 
+import concurrent.futures
+import itertools
 import json
+import selectors
 import socket
 import struct
 import sys
@@ -44,14 +48,18 @@ def answer(connection):
             pass
 
 
-def serve(address, port, congestion):
-    listener = socket.create_server((address, int(port)), backlog=512)
-    # Connections inherit it. By socket: the system's default may be another one, and fixed.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
+def serve(addresses, port, congestion):
+    listeners = selectors.DefaultSelector()
+    for address in addresses.split(","):
+        listener = socket.create_server((address, int(port)), backlog=512)
+        # Connections inherit it. By socket: the system's default may be another one, and fixed.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
+        listeners.register(listener, selectors.EVENT_READ)
     print("ready", flush=True)
     while True:
-        connection, _ = listener.accept()
-        threading.Thread(target=answer, args=(connection,), daemon=True).start()
+        for key, _ in listeners.select():
+            connection, _ = key.fileobj.accept()
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
 
 
 def ask(address, port, kind, count):
@@ -60,9 +68,18 @@ def ask(address, port, kind, count):
     return connection
 
 
-def bulk(address, port, seconds):
-    """Bytes received within so many seconds of the request, second by second. A wire that has lost
-    one retransmission after the other may be silent at the end: that is a result too."""
+def bulk(addresses, port, seconds):
+    """Bytes received within so many seconds of the request, second by second."""
+    addresses = addresses.split(",")
+    with concurrent.futures.ThreadPoolExecutor(len(addresses)) as pool:
+        each = list(pool.map(lambda address: receive_bulk(address, port, seconds), addresses))
+    series = [sum(second) for second in zip(*each)]
+    print(json.dumps({"bytes": sum(series), "seconds": len(series), "series": series}))
+
+
+def receive_bulk(address, port, seconds):
+    """A wire that has lost one retransmission after the other may be silent at the end: that is a
+    result too."""
     connection = ask(address, port, b"B", 0)
     begin = time.monotonic()
     buffer = bytearray(1 << 18)
@@ -79,21 +96,22 @@ def bulk(address, port, seconds):
         series[min(int(passed), len(series) - 1)] += count
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
     connection.close()
-    print(json.dumps({"bytes": sum(series), "seconds": len(series), "series": series}))
+    return series
 
 
-def short(address, port, count, size, workers, seconds_max):
+def short(addresses, port, count, size, workers, seconds_max):
     """Times from before the connect to the end of the answer."""
     times, failures = [], []
-    todo = iter(range(int(count)))
+    todo = iter(itertools.islice(itertools.cycle(addresses.split(",")), int(count)))
     lock = threading.Lock()
     end = time.monotonic() + float(seconds_max)
 
     def work():
         while time.monotonic() < end:
             with lock:
-                if next(todo, None) is None:
-                    return
+                address = next(todo, None)
+            if address is None:
+                return
             begin = time.monotonic()
             try:
                 with ask(address, port, b"S", int(size)) as connection:

@@ -101,6 +101,23 @@ def losses_and_cuts_are_counted_by_their_reason(world):
 
 
 @test(modes=("kernel",), device="none")
+def hosts_at_access_ports_meet_in_one_vlan_alone(world):
+    wire = Wire(world)
+    link = wire.run("--left-access", 7, "--right-access", 7)
+    wire.on_left("ping", "-c", 2, "-i", 0.1, "-W", 1, RIGHT).finish()
+    wire.end(link)
+    link = wire.run("--left-access", 7)
+    assert wire.on_left("ping", "-c", 1, "-W", 1, RIGHT).wait(10) != 0
+    # The right host sees tags, which it does not know.
+    _, right = wire.end(link)
+    assert right["delivered"] >= 1 and right["dropped_other_vlan"] == 0, right
+    link = wire.run("--left-access", 7, "--right-access", 8)
+    assert wire.on_left("ping", "-c", 1, "-W", 1, RIGHT).wait(10) != 0
+    _, right = wire.end(link)
+    assert right["dropped_other_vlan"] >= 1, right
+
+
+@test(modes=("kernel",), device="none")
 def invalid_requests_are_refused_with_a_sentence(world):
     for words, said in (
         (["a", "b", "speed=1"], "no parameter of a link"),

@@ -35,6 +35,12 @@ pub struct Arguments {
     /// Answer packets above mtu= with an ICMP error from this address; those of its family
     #[arg(long, value_name = "ADDRESS")]
     pub router: Option<IpAddr>,
+    /// LEFT is an access port: its frames are in this VLAN on the link, which it does not see
+    #[arg(long, value_name = "VLAN", value_parser = clap::value_parser!(u16).range(1..4095))]
+    pub left_access: Option<u16>,
+    /// RIGHT is an access port
+    #[arg(long, value_name = "VLAN", value_parser = clap::value_parser!(u16).range(1..4095))]
+    pub right_access: Option<u16>,
     /// Seed of everything that is drawn at random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

@@ -41,17 +41,17 @@ pub struct Bridge {
 impl Bridge {
     pub fn open(arguments: &Arguments, plan: &Plan) -> Result<Self, String> {
         let offset = clock::wall_offset_ns();
-        let open = |name: &str, suffix: &str| {
+        let open = |name: &str, access: Option<u16>, suffix: &str| {
             let pcap = arguments.pcap.as_ref().map(|prefix| {
                 let mut path = prefix.clone().into_os_string();
                 path.push(suffix);
                 PathBuf::from(path)
             });
-            Side::open(name, pcap.as_deref(), offset)
+            Side::open(name, access, pcap.as_deref(), offset)
         };
         let sides = [
-            open(&arguments.left, "-left.pcap")?,
-            open(&arguments.right, "-right.pcap")?,
+            open(&arguments.left, arguments.left_access, "-left.pcap")?,
+            open(&arguments.right, arguments.right_access, "-right.pcap")?,
         ];
         let started = clock::now();
         let mut links = [
@@ -191,6 +191,7 @@ impl Bridge {
             // Frames for this direction come in at the other side.
             super_frames: self.sides[1 - i].counters.super_frames,
             send_refused: self.sides[i].counters.send_refused,
+            other_vlan: self.sides[i].counters.other_vlan,
             late_p50_ns: self.lateness[i].value_at_quantile(0.5),
             late_p99_ns: self.lateness[i].value_at_quantile(0.99),
             late_p999_ns: self.lateness[i].value_at_quantile(0.999),

@@ -2,6 +2,7 @@
 //!
 //! The link is the simulator's model; this program adds the clock, the interfaces and the report.
 
+mod access;
 mod arguments;
 mod bridge;
 mod clock;

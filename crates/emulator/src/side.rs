@@ -8,6 +8,8 @@ use slipstack_device::port::{FRAME_MAX, Port};
 use slipstack_sim::pcap::Recorder;
 use slipstack_stack::Instant;
 
+use crate::access::{tagged, untagged};
+
 /// Bytes that wait to be sent together.
 const BATCH_BYTES_MAX: usize = 128 * 1024;
 const BATCH_FRAMES_MAX: usize = 64;
@@ -19,11 +21,15 @@ pub struct SideCounters {
     pub super_frames: u64,
     /// The interface took no more.
     pub send_refused: u64,
+    /// An access port's: they have a tag already, or none of its VLAN.
+    pub other_vlan: u64,
 }
 
 pub struct Side {
     pub port: Port,
     pub counters: SideCounters,
+    /// The VLAN of an access port.
+    access: Option<u16>,
     recorder: Option<Recorder>,
     wall_offset_ns: u64,
     buffer: Vec<u8>,
@@ -33,13 +39,19 @@ pub struct Side {
 }
 
 impl Side {
-    pub fn open(name: &str, pcap: Option<&Path>, wall_offset_ns: u64) -> Result<Self, String> {
+    pub fn open(
+        name: &str,
+        access: Option<u16>,
+        pcap: Option<&Path>,
+        wall_offset_ns: u64,
+    ) -> Result<Self, String> {
         let (port, mtu) = open_port(name).map_err(|error| error.to_string())?;
         let recorder = pcap.map(Recorder::create).transpose();
         let recorder = recorder.map_err(|error| format!("capture: {error}"))?;
         Ok(Self {
             port,
             counters: SideCounters::default(),
+            access,
             recorder,
             wall_offset_ns,
             buffer: vec![0; FRAME_MAX],
@@ -62,12 +74,25 @@ impl Side {
             }
             let frame = self.buffer[..len].to_vec();
             self.record(now, &frame);
-            return Ok(Some(frame));
+            match self.access.map(|vlan| tagged(&frame, vlan)) {
+                None => return Ok(Some(frame)),
+                Some(Some(frame)) => return Ok(Some(frame)),
+                Some(None) => self.counters.other_vlan += 1,
+            }
         }
     }
 
     /// Sends with the next [`Side::flush`], or at once when there is enough.
     pub fn send(&mut self, now: Instant, frame: &[u8]) {
+        let without_tag = self.access.map(|vlan| untagged(frame, vlan));
+        let frame = match &without_tag {
+            None => frame,
+            Some(Some(frame)) => frame,
+            Some(None) => {
+                self.counters.other_vlan += 1;
+                return;
+            }
+        };
         self.record(now, frame);
         self.batch
             .push((self.arena.len() as u32, frame.len() as u32));
