@@ -406,6 +406,33 @@ def is_succeeded(world, keeper):
     return (
         told.wait(10) == 0
         and told.output()
+V6_ONLY = """
+import socket
+listener = socket.create_server(("::", 8000), family=socket.AF_INET6)
+while True:
+    listener.accept()[0].sendall(b"here")
+"""
+
+
+@test(modes=("inprocess", "instance"))
+def a_listener_serves_addresses_of_its_family_that_come_later(world):
+    """The stack had none of IPv6 when the server began."""
+    server = world.stack("/usr/bin/python3", "-c", V6_ONLY)
+    world.admin("wait", 8000).finish()
+    world.peer_ns.ip("addr", "add", f"{world.PEER6}/64", "dev", "eth1", "nodad")
+    made = world.admin("ip", "addr", "add", f"{world.STACK6}/64", "dev", "eth1", "nodad")
+    assert made.wait() == 0, made.tail()
+
+    def is_served():
+        try:
+            with world.connect(8000, 2, address=world.STACK6) as client:
+                return client.recv(4) == b"here"
+        except OSError:
+            return False
+
+    until(is_served, 10, f"the new address is served\n{server.tail()}")
+
+
         and json.loads(told.output())[0]["keeper_pid"] != keeper
     )
 

@@ -76,7 +76,6 @@ impl Network {
         if options.has_device() {
             return Some(Reason::Device);
         }
-        let is_v6_only = socket.is_v6_only();
         let is_group = |ip: IpAddr| {
             let policy = self.policy();
             policy.is_some_and(|policy| {
@@ -87,19 +86,8 @@ impl Network {
         };
         match addr.ip() {
             ip if socket.kind == Kind::Dgram && is_group(ip) => None,
-            ip if ip.is_unspecified() => {
-                let is_taken = |own: IpAddr| {
-                    if ip.is_ipv4() {
-                        own.is_ipv4()
-                    } else {
-                        own.is_ipv6() || !is_v6_only
-                    }
-                };
-                let has_own = self
-                    .policy()
-                    .is_some_and(|policy| policy.addresses().iter().any(|(own, _)| is_taken(*own)));
-                (!has_own).then_some(Reason::NoStack)
-            }
+            // Addresses of its family may be added to the stack at any time.
+            ip if ip.is_unspecified() => self.policy().is_none().then_some(Reason::NoStack),
             // Without its interface, or with another, the kernel returns the error.
             ip if is_link_local(ip) && !self.is_interface_of_stack(scope_of(addr)) => {
                 Some(Reason::LocalAddress)
