@@ -98,6 +98,10 @@ def sysctls_and_reloads_are_told_in_json_and_help_is_there(world):
 
     def hears():
         world.admin("ip", "route", "replace", "10.6.0.0/16", "via", world.PEER)
+def listed(world):
+    return world.admin("ipfw", "list").finish()
+
+
         world.admin("ip", "route", "del", "10.6.0.0/16")
         return "Deleted 10.6.0.0/16" in watching.output()
 
@@ -109,3 +113,9 @@ def sysctls_and_reloads_are_told_in_json_and_help_is_there(world):
     watching.stop()
     refused = world.admin("ip", "neigh", "flush")
     assert refused.wait() == 1 and "which neighbours" in refused.errors()
+    # What a script repeats for the next process is there already, and is gone already.
+    world.admin("ipfw", "-P", 1, "add", *rule.split()).finish()
+    assert listed(world).count("setfib") == 1, listed(world)
+    for process in (0, 1):
+        world.admin("ipfw", "-P", process, "delete", 100).finish()
+    assert "setfib" not in listed(world)

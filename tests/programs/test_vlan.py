@@ -337,6 +337,11 @@ def three_vlans_with_gateways_and_virtual_addresses_are_set_up_while_a_server_ru
                 router.mac(tag),
             ), f"{address}: answered in VLAN {seen} to {to.hex()}"
             assert flags & 0x12 == 0x12, f"{address}: flags {flags:#x}"
+    shown = world.admin("ipfw", "show").output().splitlines()
+    counts = {line.split()[0]: line.split()[1:3] for line in shown}
+    for number in ("00100", "00101", "00200", "00300"):
+        packets, octets = map(int, counts[number])
+        assert packets >= 1 and octets >= 40 * packets, shown
     listed = world.admin("ipfw", "list").output()
     assert "00100 setfib 10 ip from 10.10.10.0/24 to any out" in listed, listed
     text = world.admin("ip", "route", "show", "table", 20).output()

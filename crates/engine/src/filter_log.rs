@@ -38,6 +38,7 @@ fn line(rule: &FilterRule, packet: &Packet, network: &NetworkState) -> String {
         FilterAction::Deny => "Deny",
         FilterAction::Count => "Count",
         FilterAction::SkipTo(_) => "SkipTo",
+        FilterAction::SetFib(_) => "SetFib",
         FilterAction::Reset => "Reset",
         FilterAction::Unreach(UnreachCode::Host) => "Reject",
         FilterAction::Unreach(_) => "Unreach",

@@ -11,6 +11,9 @@ pub enum FilterAction {
     Count,
     /// The evaluation continues at the first rule with this number or a greater one.
     SkipTo(u32),
+    /// The next rules are evaluated; a rule of the network chooses the routing table of such
+    /// packets.
+    SetFib(u32),
     /// The sender of a TCP segment gets a RST; other packets are dropped.
     Reset,
     /// The sender gets an ICMP error.

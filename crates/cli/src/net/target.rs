@@ -19,6 +19,20 @@ pub struct Target {
     gathered: Option<RefCell<Gathered>>,
 }
 
+/// Refusals of an addition or a removal that has been made already.
+const DONE: [&str; 5] = [
+    "File exists",
+    "No such process",
+    "No such file or directory",
+    "Cannot assign requested address",
+    "Cannot find device",
+];
+
+fn is_done(failure: &Failure) -> bool {
+    let text = failure.to_string();
+    DONE.iter().any(|known| text.starts_with(known))
+}
+
 #[derive(Default)]
 struct Gathered {
     changes: Vec<Change>,
@@ -116,10 +130,13 @@ impl Target {
 
     fn send(&self, changes: Vec<Change>) -> Result<(), Failure> {
         match self.ask(Query::Set(changes)) {
-            Err(failure) if self.engine > 0 && failure.to_string().starts_with("File exists") => {
-                Ok(())
-            }
+            Err(failure) if self.is_for_next_engine() && is_done(&failure) => Ok(()),
             answer => answer.map(drop),
         }
+    }
+
+    /// Returns whether the command names an engine behind the first, for which scripts repeat it.
+    pub fn is_for_next_engine(&self) -> bool {
+        self.engine > 0
     }
 }

@@ -378,7 +378,7 @@ impl Filter {
                 return Some((line.id, keeping));
             }
             match line.action {
-                FilterAction::Count | FilterAction::CheckState => {}
+                FilterAction::Count | FilterAction::SetFib(_) | FilterAction::CheckState => {}
                 FilterAction::SkipTo(number) => from = from.max(place_of(&self.lines, number)),
                 _ => return None,
             }
@@ -419,7 +419,9 @@ impl Book {
             FilterAction::Deny => Verdict::Drop,
             FilterAction::Reset => Verdict::Reset,
             FilterAction::Unreach(how) => Verdict::Unreach(how),
-            FilterAction::Count | FilterAction::CheckState => return Step::On(at + 1),
+            FilterAction::Count | FilterAction::SetFib(_) | FilterAction::CheckState => {
+                return Step::On(at + 1);
+            }
             FilterAction::SkipTo(number) => return Step::On(place_of(lines, number).max(at + 1)),
         };
         Step::Decided(verdict)

@@ -1,57 +1,73 @@
-//! Rules that choose a routing table.
+//! Rules that choose a routing table. The network has the rule by which a table is chosen, the
+//! filter one that counts its packets.
 
 use std::net::IpAddr;
 
-use slipstack_channel::control::net::{Change, RuleEntry};
+use slipstack_channel::control::net::{
+    Change, FilterAction, FilterDirection, FilterEnd, FilterRule, RuleEntry,
+};
 
 use super::super::{fib_of, table_of};
-use super::firewall::Firewall;
 use super::text::net_text;
 use crate::failure::Failure;
-use crate::net::names::parse_net;
-use crate::net::words::Words;
 
-impl Firewall<'_> {
-    /// `add [N] setfib F ip from NET to any out`
-    pub fn add_fib(&mut self, mut words: Words<'_>, number: u32) -> Result<(), Failure> {
-        let table = table_of(words.parsed("setfib")?)?;
-        match words.next() {
-            Some("ip" | "all" | "ip4" | "ipv4" | "ip6" | "ipv6") => {}
-            Some(other) => {
-                return Err(Failure::new(format!(
-                    "ipfw: setfib for \"{other}\" alone is not supported: a table is chosen by \
-                     addresses"
-                )));
-            }
-            None => return Err(words.missing("ip")),
-        }
-        let from = side(&mut words, "from")?;
-        let to = side(&mut words, "to")?;
-        match words.next() {
-            None | Some("out") => {}
-            Some("in") => {
-                return Err(Failure::new(
-                    "ipfw: setfib of packets that come in is not supported: what leaves is routed",
-                ));
-            }
-            Some(other) => return Err(words.unknown(other)),
-        }
-        words.end()?;
-        if from.is_none() && to.is_none() {
-            return Err(words.missing("a network to go by"));
-        }
-        let rule = RuleEntry {
-            priority: number,
-            from,
-            to,
-            table,
-            ..RuleEntry::default()
-        };
-        let said = fib_text(&rule);
-        self.change(Vec::new(), vec![Change::AddRule(rule.clone())])?;
-        self.state.rules.push(rule);
-        self.say(&format!("{number:05} {said}\n"))
+/// Returns the rule of the network that makes a rule of the filter choose a table; `None` if its
+/// action is another one.
+pub fn network_rule(rule: &FilterRule) -> Result<Option<RuleEntry>, Failure> {
+    let FilterAction::SetFib(fib) = rule.action else {
+        return Ok(None);
+    };
+    let table = table_of(fib)?;
+    let refused = |why: &str| Err(Failure::new(format!("ipfw: setfib {why}")));
+    let is_more = rule.protocol.is_some()
+        || rule.part.is_some()
+        || rule.link.is_some()
+        || rule.keep.is_some()
+        || !rule.clauses.is_empty();
+    if is_more {
+        return refused(
+            "by protocol, flags, interface or state is not supported: a table is chosen by \
+             addresses",
+        );
     }
+    if rule.direction == Some(FilterDirection::In) {
+        return refused("of packets that come in is not supported: what leaves is routed");
+    }
+    if rule.set != 0 {
+        return refused("belongs to set 0: sets switch rules of the filter alone");
+    }
+    let (Ok(from), Ok(to)) = (net(&rule.from), net(&rule.to)) else {
+        return refused("takes one network, or any, on either side");
+    };
+    if from.is_none() && to.is_none() {
+        return refused("needs a network to go by");
+    }
+    Ok(Some(RuleEntry {
+        priority: rule.number,
+        from,
+        to,
+        table,
+        ..RuleEntry::default()
+    }))
+}
+
+/// The only network of an end; `None` is any, an error something else.
+fn net(end: &FilterEnd) -> Result<Option<(IpAddr, u8)>, ()> {
+    let only = FilterEnd {
+        nets: end.nets.clone(),
+        ..FilterEnd::default()
+    };
+    match end.nets.as_slice() {
+        _ if *end != only => Err(()),
+        [] => Ok(None),
+        [net] => Ok(Some(*net)),
+        _ => Err(()),
+    }
+}
+
+/// Returns whether a rule of the filter counts the packets of this one of the network.
+pub fn is_counted_by(entry: &RuleEntry, rule: &FilterRule) -> bool {
+    matches!(network_rule(rule), Ok(Some(made)) if made == *entry)
 }
 
 pub fn fib_text(rule: &RuleEntry) -> String {
@@ -61,15 +77,12 @@ pub fn fib_text(rule: &RuleEntry) -> String {
     format!("setfib {fib} {kind} from {from} to {to} out")
 }
 
-fn side(words: &mut Words<'_>, which: &str) -> Result<Option<(IpAddr, u8)>, Failure> {
-    if !words.take(which) {
-        return Err(words.missing(which));
-    }
-    match words.value(which)? {
-        "any" => Ok(None),
-        text => {
-            let net = parse_net(text).ok_or_else(|| words.wrong(which, text))?;
-            Ok(Some(net))
-        }
-    }
+/// The changes that take back changes of rules.
+pub fn inverse(changes: &[Change]) -> Vec<Change> {
+    let back = |change: &Change| match change {
+        Change::AddRule(rule) => Some(Change::DelRule(rule.clone())),
+        Change::DelRule(rule) => Some(Change::AddRule(rule.clone())),
+        _ => None,
+    };
+    changes.iter().rev().filter_map(back).collect()
 }

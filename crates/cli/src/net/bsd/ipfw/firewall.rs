@@ -10,6 +10,7 @@ use slipstack_channel::control::net::{
 use slipstack_config::Settings;
 
 use super::Style;
+use super::fib::inverse;
 use super::text::Writer;
 use crate::failure::Failure;
 use crate::net::target::Target;
@@ -190,16 +191,28 @@ impl<'a> Firewall<'a> {
         let Some(target) = self.target.as_ref().filter(|_| !self.style.is_test) else {
             return Ok(());
         };
-        if !filter.is_empty() {
-            match target.ask(Query::SetFilter(filter))? {
-                Answer::FilterChanged(_) => {}
-                _ => return Err(Failure::new("the keeper's answer is not understood")),
+        if !network.is_empty() {
+            target.change(network.clone())?;
+        }
+        if filter.is_empty() {
+            return Ok(());
+        }
+        match target.ask(Query::SetFilter(filter)) {
+            Ok(Answer::FilterChanged(_)) => Ok(()),
+            Ok(_) => Err(Failure::new("the keeper's answer is not understood")),
+            Err(failure) => {
+                let back = inverse(&network);
+                if !back.is_empty() {
+                    target.change(back)?;
+                }
+                Err(failure)
             }
         }
-        match network.is_empty() {
-            true => Ok(()),
-            false => target.change(network),
-        }
+    }
+
+    /// Returns whether the command names an engine behind the first, for which scripts repeat it.
+    pub fn is_for_next_engine(&self) -> bool {
+        self.target.as_ref().is_some_and(Target::is_for_next_engine)
     }
 
     /// Makes the changes that were held back.

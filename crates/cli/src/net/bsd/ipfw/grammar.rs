@@ -131,6 +131,7 @@ pub fn action(words: &mut Words<'_>) -> Result<FilterAction, Failure> {
             FilterAction::Unreach(unreach_code(code).ok_or_else(|| words.wrong("unreach", code))?)
         }
         "skipto" => FilterAction::SkipTo(words.parsed("skipto")?),
+        "setfib" => FilterAction::SetFib(words.parsed("setfib")?),
         word => {
             return Err(refusal(word, &REFUSED_ACTIONS)
                 .unwrap_or_else(|| Failure::new(format!("ipfw: there is no action \"{word}\""))));

@@ -5,16 +5,18 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
-use slipstack_channel::control::net::{FilterCountRow, FilterRule, RuleEntry};
+use slipstack_channel::control::net::{FilterAction, FilterCountRow, FilterRule, RuleEntry};
 
 use super::Times;
-use super::fib::fib_text;
+use super::fib::{fib_text, is_counted_by};
 use super::firewall::{Counts, Firewall};
 use super::rules::numbers;
 use crate::failure::Failure;
 use crate::net::words::Words;
 use crate::output::print;
 
+/// The rule for everything else.
+const LAST: u32 = 65_535;
 /// Width of a time as [`ctime`] writes it.
 const TIME_WIDTH: usize = 24;
 
@@ -38,7 +40,22 @@ impl Firewall<'_> {
             let is_of_set = set.is_none_or(|set| set == rule.set);
             is_meant(rule.number) && is_of_set && (is_enabled || has_sets)
         };
-        let shown: Vec<&FilterRule> = rules.iter().filter(is_shown).collect();
+        // One that the network has no longer chooses nothing.
+        let is_there = |rule: &&FilterRule| {
+            let mut fibs = self.state.rules.iter();
+            !matches!(rule.action, FilterAction::SetFib(_))
+                || fibs.any(|entry| is_counted_by(entry, rule))
+        };
+        let shown = rules.iter().filter(is_shown).filter(is_there);
+        let shown: Vec<&FilterRule> = shown.collect();
+        let is_uncounted = |entry: &RuleEntry| !shown.iter().any(|rule| is_counted_by(entry, rule));
+        let fibs: Vec<RuleEntry> = self
+            .state
+            .rules
+            .iter()
+            .filter(|entry| set.is_none() && is_meant(entry.priority) && is_uncounted(entry))
+            .cloned()
+            .collect();
         if let Some(range) = wanted.iter().find(|range| !self.has(range, &shown)) {
             return Err(Failure::new(format!(
                 "ipfw: rule {} does not exist",
@@ -52,13 +69,12 @@ impl Firewall<'_> {
             false => Counts::new(),
         };
         if self.style.is_json {
-            let fibs = self.state.rules.iter();
-            let fibs = fibs.filter(|rule| set.is_none() && is_meant(rule.priority));
-            return self.print_json(&shown, &counts, &fibs.collect::<Vec<_>>());
+            return self.print_json(&shown, &counts, &fibs);
         }
         let mut text = String::new();
         if !self.style.has_states_alone {
-            text = self.rules_text((&shown, disabled), &counts, &is_meant, set);
+            let has_last = set.is_none_or(|set| set == 31) && is_meant(LAST);
+            text = self.rules_text((&shown, disabled), &counts, &fibs, has_last);
         }
         if self.style.has_states || self.style.has_states_alone {
             text.push_str(&self.states_text(&rules)?);
@@ -67,7 +83,6 @@ impl Firewall<'_> {
     }
 
     fn has(&self, range: &RangeInclusive<u32>, shown: &[&FilterRule]) -> bool {
-        const LAST: u32 = 65_535;
         range.contains(&LAST)
             || shown.iter().any(|rule| range.contains(&rule.number))
             || self
@@ -81,8 +96,8 @@ impl Firewall<'_> {
         &self,
         (shown, disabled): (&[&FilterRule], u32),
         counts: &Counts,
-        is_meant: &dyn Fn(u32) -> bool,
-        set: Option<u8>,
+        fibs: &[RuleEntry],
+        has_last: bool,
     ) -> String {
         let now = Clock::now();
         let columns = |count: Option<&FilterCountRow>, set: u8| {
@@ -119,9 +134,7 @@ impl Firewall<'_> {
             let line = format!("{sign}{:05} {columns}{}\n", rule.number, writer.text(rule));
             (rule.number, line)
         });
-        let fibs = self.state.rules.iter();
-        let fibs = fibs.filter(|rule| set.is_none() && is_meant(rule.priority));
-        let fibs = fibs.map(|rule| {
+        let fibs = fibs.iter().map(|rule| {
             let columns = columns(None, 0);
             let line = format!("{:05} {columns}{}\n", rule.priority, fib_text(rule));
             (rule.priority, line)
@@ -129,18 +142,18 @@ impl Firewall<'_> {
         let mut lines: Vec<(u32, String)> = fibs.chain(filter).collect();
         lines.sort_by_key(|(number, _)| *number);
         let mut text: String = lines.into_iter().map(|(_, line)| line).collect();
-        if set.is_none_or(|set| set == 31) && is_meant(65_535) {
-            let _ = writeln!(text, "65535 {}allow ip from any to any", columns(None, 31));
+        if has_last {
+            let _ = writeln!(text, "{LAST} {}allow ip from any to any", columns(None, 31));
         }
         text
     }
 
-    /// With the rules that choose tables, which the filter does not count.
+    /// With the rules of the network that choose tables, which the filter does not count.
     fn print_json(
         &self,
         rules: &[&FilterRule],
         counts: &Counts,
-        fibs: &[&RuleEntry],
+        fibs: &[RuleEntry],
     ) -> Result<(), Failure> {
         let now = Clock::now();
         let writer = self.writer();

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use slipstack_channel::control::net::{Change, FILTER_SET_MAX, FilterChange, FilterRule, Inquiry};
 
+use super::fib::network_rule;
 use super::firewall::Firewall;
 use super::grammar;
 use crate::failure::Failure;
@@ -38,20 +39,39 @@ impl Firewall<'_> {
             Some(number) => number,
             None => self.next_number()?,
         };
-        if words.take("setfib") {
-            return self.add_fib(words, number);
-        }
         let rule = grammar::rule(&mut words, &self.state, number)?;
         let text = self.writer().text(&rule);
         let shown = match self.style.has_sets && rule.set != 0 {
             true => format!("set {} {text}", rule.set),
             false => text,
         };
-        self.change(vec![FilterChange::Add(rule.clone())], Vec::new())?;
+        let said = format!("{number:05} {shown}\n");
+        let chosen = network_rule(&rule)?;
+        if self.is_repeated(&rule)? {
+            return self.say(&said);
+        }
+        let network = chosen.iter().cloned().map(Change::AddRule).collect();
+        self.change(vec![FilterChange::Add(rule.clone())], network)?;
         if self.batch.is_some() {
             self.filter()?.rules.push(rule);
+            self.state.rules.extend(chosen);
         }
-        self.say(&format!("{number:05} {shown}\n"))
+        self.say(&said)
+    }
+
+    /// Returns whether a script gives the next engine what it has given the first: all of a device
+    /// have one filter.
+    fn is_repeated(&mut self, rule: &FilterRule) -> Result<bool, Failure> {
+        if !self.is_for_next_engine() {
+            return Ok(false);
+        }
+        let is_it = |known: &FilterRule| {
+            FilterRule {
+                id: rule.id,
+                ..known.clone()
+            } == *rule
+        };
+        Ok(self.filter()?.rules.iter().any(is_it))
     }
 
     /// Behind the last rule of either kind.
@@ -85,6 +105,9 @@ impl Firewall<'_> {
             let rules = self.filter()?.rules.iter().filter(is_meant);
             let mut these: Vec<u32> = rules.map(|rule| rule.number).collect();
             these.dedup();
+            if fibs.is_empty() && these.is_empty() && self.is_for_next_engine() {
+                continue;
+            }
             if fibs.is_empty() && these.is_empty() {
                 return Err(Failure::new(format!("ipfw: rule {word} not found")));
             }
@@ -96,7 +119,7 @@ impl Firewall<'_> {
             let left = &mut self.filter()?.rules;
             left.retain(|rule| !range.contains(&rule.number));
         }
-        if filter.is_empty() && network.is_empty() {
+        if filter.is_empty() && network.is_empty() && !self.is_for_next_engine() {
             return Err(words.missing("the number of a rule"));
         }
         self.change(filter, network)

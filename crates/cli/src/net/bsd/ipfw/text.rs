@@ -232,6 +232,7 @@ fn action(action: FilterAction) -> String {
         FilterAction::SkipTo(number) => format!("skipto {number}"),
         FilterAction::Unreach(code) => match code {
             UnreachCode::Net => "unreach net".to_owned(),
+        FilterAction::SetFib(fib) => format!("setfib {fib}"),
             UnreachCode::Host => "unreach host".to_owned(),
             UnreachCode::Port => "unreach port".to_owned(),
             UnreachCode::Prohibited => "unreach filter-prohib".to_owned(),
