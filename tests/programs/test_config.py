@@ -53,6 +53,8 @@ def a_program_runs_by_config_ini_at_every_address_of_it(world):
         in server.errors()
     )
     assert "no meaning here" in server.errors()
+    shown = world.admin("sysctl", "-n", "net.inet.tcp.msl", "kern.ipc.somaxconn")
+    assert shown.finish().split() == ["2000", "32768"], shown.tail()
 
 
 @test(modes=("instance",))
@@ -66,6 +68,9 @@ def instances_of_config_ini_are_ready_when_the_command_returns(world):
         world.beside(*run, "/usr/bin/python3", "-m", "http.server", 8000)
         world.admin("wait", 8000).finish()
         assert get(world, "10.77.1.1", 8000) == "200"
+        assert world.admin("sysctl", "-p", 1, "-n", "net.inet.tcp.msl").finish() == "2000\n"
+        none = world.admin("sysctl", "-p", 7, "-n", "net.inet.tcp.msl")
+        assert none.wait() == 1 and "no such engine" in none.errors(), none.tail()
     finally:
         stopped = world.admin("stop", "--all")
     assert {"stopped 0", "stopped 1"} <= set(stopped.output().splitlines()), stopped.tail()

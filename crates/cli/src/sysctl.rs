@@ -6,10 +6,12 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Map, Value};
-use slipstack_attach::admin;
-use slipstack_channel::control::net::{Answer, Change, Client, Query};
+use slipstack_attach::{admin, inquiry};
+use slipstack_channel::control::net::{Answer, Change, Client, Inquiry, Query};
+use slipstack_config::Settings;
 use slipstack_config::sysctl::{self, SYSCTLS, Sysctl, SysctlError, Values};
 
+use crate::counters::engines::place_of_process;
 use crate::failure::Failure;
 use crate::given::asking;
 use crate::names;
@@ -38,7 +40,9 @@ pub fn command() -> Command {
                 .long("engine")
                 .value_name("N")
                 .value_parser(clap::value_parser!(u32))
-                .help("Process of F-Stack; the engines of a device have the same values here"),
+                .help(
+                    "Show the values of process N, as F-Stack counts; changes are for every engine",
+                ),
         )
         .arg(json())
         .arg(
@@ -198,13 +202,8 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             "nothing runs on Slipstack here, so nothing has sysctls",
         ));
     };
-    let mut values = settings.sysctl_values();
-    if let Answer::Network(state) = ask(first, Query::Network)? {
-        for (name, value) in &state.tunables {
-            values.set(name, *value);
-        }
-        values.is_forwarding = state.is_forwarding;
-    }
+    let engine = matches.get_one::<u32>("process").copied();
+    let mut values = running_values(&settings, first, engine)?;
     if matches.get_flag("all") || matches.get_flag("every") {
         print_below(&style, &values, "")?;
         return style.finish().map(|()| ExitCode::SUCCESS);
@@ -233,6 +232,39 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     }
     style.finish()?;
     Ok(code)
+}
+
+/// Returns the values of an engine: those that it was started with, and those that have been set
+/// since then. Without engines they are the device's.
+fn running_values(
+    settings: &Settings,
+    client: &Client,
+    engine: Option<u32>,
+) -> Result<Values, Failure> {
+    let mut values = settings.sysctl_values();
+    // A user who may not ask engines sees what is the device's.
+    let answers = inquiry::inquire(settings, &Inquiry::Tunables).unwrap_or_default();
+    let engines = answers.iter().map(|it| &it.engine);
+    let is_any = engines.clone().any(|it| it.slot != 0);
+    let place = place_of_process(engines, engine.unwrap_or(0));
+    if is_any && engine.is_some() && place.is_none() {
+        return Err(Failure::new(
+            "there is no such engine; see `slipstack status`",
+        ));
+    }
+    let chosen = place.and_then(|place| answers.get(place));
+    let lines = chosen.iter().flat_map(|answer| answer.text.lines());
+    for (name, value) in lines.filter_map(|line| serde_json::from_str::<(String, u32)>(line).ok()) {
+        values.set(&name, value);
+    }
+    // An engine may not have taken the last change yet.
+    if let Answer::Network(state) = ask(client, Query::Network)? {
+        for (name, value) in &state.tunables {
+            values.set(name, *value);
+        }
+        values.is_forwarding = state.is_forwarding;
+    }
+    Ok(values)
 }
 
 /// Reads the settings in a file; text after `#` is a comment.

@@ -88,16 +88,23 @@ impl Which {
     }
 }
 
-/// The engine that is F-Stack's process of this number: an instance of this name, or the n-th
-/// engine.
 fn process(samples: &[Sample], number: u32) -> Option<&Sample> {
+    let place = place_of_process(samples.iter().map(|it| &it.engine), number)?;
+    samples.get(place)
+}
+
+/// The place of the engine that is F-Stack's process of this number: an instance of this name, or
+/// the n-th engine.
+pub fn place_of_process<'a>(
+    engines: impl Iterator<Item = &'a EngineIdentity> + Clone,
+    number: u32,
+) -> Option<usize> {
     let name = number.to_string();
-    let is_named = |it: &&Sample| it.engine.instance.as_ref() == Some(&name);
-    let mut engines = samples.iter().filter(|it| it.engine.slot != 0);
-    engines
+    let named = engines
         .clone()
-        .find(is_named)
-        .or_else(|| engines.nth(number as usize))
+        .position(|it| it.instance.as_ref() == Some(&name));
+    let mut places = engines.enumerate().filter(|(_, it)| it.slot != 0);
+    named.or_else(|| places.nth(number as usize).map(|(place, _)| place))
 }
 
 /// Returns the counters of the selected engines, in the order of devices and slots.
