@@ -220,7 +220,7 @@ fn read(words: &mut Words<'_>, state: &NetworkState, is_v6: bool) -> Result<Rule
             | "suppress_ifgroup" => {
                 return Err(Failure::new(format!(
                     "ip rule: \"{word}\" is not supported: rules select by from, to, fwmark, tos, \
-                     iif and oif; ipfw selects by protocols and ports (setfib, unreach)"
+                     iif and oif"
                 )));
             }
             other => return Err(words.unknown(other)),
