@@ -98,6 +98,8 @@ def a_configuration_that_cannot_be_changes_nothing(world):
                 world.admin("ip", "-json", "route").finish(),
             )
             assert before == after and is_answered(kept), options
+        refused = world.admin("reload")
+        assert refused.wait(10) == 1 and "names no address" in refused.errors(), refused.tail()
 
 
 RULES = """

@@ -11,7 +11,7 @@ use slipstack_channel::control::net::{
     NetworkState, Query, RuleAction, RuleEntry,
 };
 use slipstack_config::sysctl::{self, SysctlError};
-use slipstack_config::{Scope, Settings};
+use slipstack_config::{Layers, OPTION, Scope, Settings, Source};
 
 use crate::args::with_options;
 use crate::failure::Failure;
@@ -90,7 +90,7 @@ struct Plan {
 
 impl Plan {
     fn of(matches: &ArgMatches) -> Result<Plan, Failure> {
-        let (_, settings) = settings(matches)?;
+        let (layers, settings) = settings(matches)?;
         let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
         let path = slipstack_attach::admin::control_socket(&settings).map_err(|it| failed(&it))?;
         let client = Client::connect(&path).map_err(|error| failed(&error))?;
@@ -101,6 +101,12 @@ impl Plan {
         let mut changes = now
             .changes_to(&wanted)
             .map_err(|error| Failure::new(format!("{error}; nothing was changed")))?;
+        if !changes.is_empty() && !names_network(&layers) {
+            return Err(Failure::new(
+                "the configuration names no address (--ip, --vlan); give reload the options with \
+                 which the stack was started, such as --config FILE; nothing was changed",
+            ));
+        }
         changes.extend(tunings(&settings, &now)?);
         Ok(Plan {
             client,
@@ -149,6 +155,13 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// Returns whether the configuration says which addresses there are.
+fn names_network(layers: &Layers) -> bool {
+    let options = [&OPTION.addresses, &OPTION.vlans, &OPTION.is_autoconfigured];
+    let mut sources = options.iter().map(|option| layers.source(option.name));
+    sources.any(|source| !matches!(source, Source::Default))
 }
 
 /// Numbers of a running engine's stack by their names.
