@@ -29,7 +29,9 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
     let share = target.network()?.share;
     let is_change = asked.action.is_some() || asked.tcp.is_some() || asked.udp.is_some();
     if is_change && asked.shows {
-        return Err(words.wrong("-n", "used beside a change"));
+        return Err(Failure::new(
+            "knictl: -n shows and -a, --tcp and --udp change: give one of them",
+        ));
     }
     let not_shared = || {
         Failure::new(

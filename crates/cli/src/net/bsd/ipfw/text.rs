@@ -9,6 +9,7 @@ use slipstack_channel::control::net::{
 };
 
 use super::names;
+use crate::net::names::shown_name;
 
 /// How rules are written.
 pub struct Writer<'a> {
@@ -205,8 +206,9 @@ impl Writer<'_> {
     }
 
     fn interface(&self, link: u16) -> String {
-        let interface = self.state.find_link(link).map(|it| it.name.clone());
-        interface.unwrap_or_else(|| format!("vlan{link}"))
+        let interface = self.state.find_link(link);
+        let name = interface.map(|it| shown_name(self.state, it));
+        name.unwrap_or_else(|| format!("vlan{link}"))
     }
 }
 
@@ -230,9 +232,9 @@ fn action(action: FilterAction) -> String {
         FilterAction::Reset => "reset".to_owned(),
         FilterAction::CheckState => "check-state".to_owned(),
         FilterAction::SkipTo(number) => format!("skipto {number}"),
+        FilterAction::SetFib(fib) => format!("setfib {fib}"),
         FilterAction::Unreach(code) => match code {
             UnreachCode::Net => "unreach net".to_owned(),
-        FilterAction::SetFib(fib) => format!("setfib {fib}"),
             UnreachCode::Host => "unreach host".to_owned(),
             UnreachCode::Port => "unreach port".to_owned(),
             UnreachCode::Prohibited => "unreach filter-prohib".to_owned(),
