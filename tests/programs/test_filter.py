@@ -100,7 +100,7 @@ def a_thousand_rules_hold_and_outlive_the_keeper(world):
             link.connect(str(control))
             link.send(
                 json.dumps(
-                    {"Net": {"version": 4, "query": {"SetFilter": rules[at : at + 250]}}}
+                    {"Net": {"version": 5, "query": {"SetFilter": rules[at : at + 250]}}}
                 ).encode()
             )
             answer = json.loads(link.recv(200_000))

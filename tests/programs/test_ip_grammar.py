@@ -12,6 +12,13 @@ def run(world, *words):
     return world.admin("ip", *words).finish()
 
 
+def refusal(world, *words):
+    try:
+        return f"not refused: {run(world, *words)}"
+    except (AssertionError, RuntimeError) as error:
+        return str(error)
+
+
 def prepare(world):
     """The same network on the kernel and on the stack."""
     world.use_second_pair()
@@ -55,6 +62,15 @@ def scripts_read_what_ip_prints(world):
     assert len(run(world, "route", "show", "10.5.0.0/16").splitlines()) == 2
     run(world, "route", "flush", "10.5.0.0/16")
     assert run(world, "route", "show", "10.5.0.0/16") == ""
+    for word, why in (
+        ("unreachable", "No route to host"),
+        ("prohibit", "Permission denied"),
+        ("blackhole", "Invalid argument"),
+    ):
+        run(world, "route", "add", word, "10.7.0.0/16")
+        assert run(world, "route", "show", "10.7.0.0/16").split()[:2] == [word, "10.7.0.0/16"]
+        assert why in refusal(world, "route", "get", "10.7.0.1")
+        run(world, "route", "del", word, "10.7.0.0/16")
     # Of equal routes the next one holds when the first is gone.
     for gateway in (world.PEER, "10.77.0.9"):
         run(world, "route", "append", "10.6.0.0/16", "via", gateway)
@@ -82,6 +98,10 @@ def neighbours_are_listed_by_what_is_asked_and_flushed(world):
     assert run(world, "neigh", "show", "10.77.0.77", "nud", "permanent") == ""
 
 
+def listed(world):
+    return world.admin("ipfw", "list").finish()
+
+
 @test(modes=("inprocess",))
 def sysctls_and_reloads_are_told_in_json_and_help_is_there(world):
     prepare(world)
@@ -93,15 +113,17 @@ def sysctls_and_reloads_are_told_in_json_and_help_is_there(world):
     world.admin("ipfw", "add", *rule.split())
     rules = json.loads(world.admin("ipfw", "--json", "list").finish())
     assert 100 in [rule["number"] for rule in rules], rules
+    # What a script repeats for the next process is there already, and is gone already.
+    world.admin("ipfw", "-P", 1, "add", *rule.split()).finish()
+    assert listed(world).count("setfib") == 1, listed(world)
+    for process in (0, 1):
+        world.admin("ipfw", "-P", process, "delete", 100).finish()
+    assert "setfib" not in listed(world)
     words = [str(world.slipstack), "monitor", "--run-dir", str(world.run_dir)]
     watching = world.beside(*words)
 
     def hears():
         world.admin("ip", "route", "replace", "10.6.0.0/16", "via", world.PEER)
-def listed(world):
-    return world.admin("ipfw", "list").finish()
-
-
         world.admin("ip", "route", "del", "10.6.0.0/16")
         return "Deleted 10.6.0.0/16" in watching.output()
 
@@ -113,9 +135,3 @@ def listed(world):
     watching.stop()
     refused = world.admin("ip", "neigh", "flush")
     assert refused.wait() == 1 and "which neighbours" in refused.errors()
-    # What a script repeats for the next process is there already, and is gone already.
-    world.admin("ipfw", "-P", 1, "add", *rule.split()).finish()
-    assert listed(world).count("setfib") == 1, listed(world)
-    for process in (0, 1):
-        world.admin("ipfw", "-P", process, "delete", 100).finish()
-    assert "setfib" not in listed(world)

@@ -406,11 +406,6 @@ def addresses_and_routes_change_while_connections_go_on(world):
         assert is_alive()
 
 
-def is_succeeded(world, keeper):
-    told = world.admin("status", "--json")
-    return (
-        told.wait(10) == 0
-        and told.output()
 V6_ONLY = """
 import socket
 listener = socket.create_server(("::", 8000), family=socket.AF_INET6)
@@ -438,6 +433,11 @@ def a_listener_serves_addresses_of_its_family_that_come_later(world):
     until(is_served, 10, f"the new address is served\n{server.tail()}")
 
 
+def is_succeeded(world, keeper):
+    told = world.admin("status", "--json")
+    return (
+        told.wait(10) == 0
+        and told.output()
         and json.loads(told.output())[0]["keeper_pid"] != keeper
     )
 

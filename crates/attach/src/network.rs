@@ -100,7 +100,7 @@ fn route(spec: &RouteSpec) -> RouteEntry {
         metric: spec.metric,
         source: spec.source,
         mtu: spec.mtu,
-        is_unreachable: spec.is_unreachable,
+        refusal: spec.refusal,
     }
 }
 

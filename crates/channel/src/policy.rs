@@ -214,7 +214,7 @@ impl Policy {
 /// Tables with a route to everywhere, and whether they are of IPv6.
 fn default_tables(network: &NetworkState) -> Vec<(u32, bool)> {
     let defaults = network.routes.iter().filter(|route| {
-        route.to.1 == 0 && !route.is_default() && !route.is_unreachable && route.via.is_some()
+        route.to.1 == 0 && !route.is_default() && route.refusal.is_none() && route.via.is_some()
     });
     let mut tables: Vec<(u32, bool)> = defaults
         .map(|route| (route.table, route.to.0.is_ipv6()))

@@ -4,6 +4,8 @@
 use core::fmt;
 use core::net::IpAddr;
 
+use slipstack_terms::RouteRefusal;
+
 /// Linux's main table.
 const MAIN: u32 = 254;
 /// Before the rules for all, behind that for own addresses.
@@ -24,7 +26,7 @@ pub struct RouteSpec {
     pub metric: u32,
     pub source: Option<IpAddr>,
     pub mtu: Option<u16>,
-    pub is_unreachable: bool,
+    pub refusal: Option<RouteRefusal>,
 }
 
 /// `from=10.0.0.7/32,table=100`
@@ -52,8 +54,8 @@ fn each<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, Stri
         Some(specs) if specs.len() <= SPECS_MAX => Ok(specs),
         Some(_) => Err(format!("at most {SPECS_MAX} of them")),
         None => Err(
-            "a route such as 10.1.0.0/16,via=10.0.0.2 (table=, metric=, src=, mtu=, unreachable), \
-             or a rule such as from=10.0.0.7/32,table=100 (to=, mark=VALUE/MASK, priority=)"
+            "a route such as 10.1.0.0/16,via=10.0.0.2 (table=, metric=, src=, mtu=, unreachable, \
+             prohibit, blackhole), or a rule such as from=10.0.0.7/32,table=100 (to=, mark=VALUE/MASK, priority=)"
                 .to_owned(),
         ),
     }
@@ -68,7 +70,7 @@ fn parse_route(text: &str) -> Option<RouteSpec> {
         metric: 0,
         source: None,
         mtu: None,
-        is_unreachable: false,
+        refusal: None,
     };
     for word in words {
         match word.split_once('=') {
@@ -77,14 +79,14 @@ fn parse_route(text: &str) -> Option<RouteSpec> {
             Some(("table", id)) => route.table = id.parse().ok()?,
             Some(("metric", n)) => route.metric = n.parse().ok()?,
             Some(("mtu", n)) => route.mtu = Some(n.parse().ok().filter(|mtu| *mtu >= 576)?),
-            None if word == "unreachable" => route.is_unreachable = true,
-            _ => return None,
+            Some(_) => return None,
+            None => route.refusal = Some(RouteRefusal::find(word)?),
         }
     }
     let is_v4 = route.to.0.is_ipv4();
     let mut others = [route.via, route.source].into_iter().flatten();
     let is_sound = others.all(|ip| ip.is_ipv4() == is_v4)
-        && !(route.is_unreachable && route.via.is_some())
+        && !(route.refusal.is_some() && route.via.is_some())
         && is_table(route.table);
     is_sound.then_some(route)
 }
@@ -157,11 +159,10 @@ impl fmt::Display for RouteSpec {
         if let Some(mtu) = self.mtu {
             write!(f, ",mtu={mtu}")?;
         }
-        f.write_str(if self.is_unreachable {
-            ",unreachable"
-        } else {
-            ""
-        })
+        match self.refusal {
+            Some(refusal) => write!(f, ",{}", refusal.name()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -191,6 +192,7 @@ mod tests {
             "10.1.0.0/16,via=10.0.0.2,table=100,metric=5,src=10.0.0.5,mtu=1400",
             "fd00:1::/48,via=fe80::1",
             "10.2.0.0/16,unreachable",
+            "10.2.0.0/16,blackhole",
             "10.3.0.1",
         ] {
             let route = parse_route(text).unwrap();

@@ -27,7 +27,8 @@ pub use slipstack_network::{
     ShareAction,
 };
 pub use slipstack_terms::{
-    FilterAction, FilterDirection, FilterKeep, FilterPart, Learnt, LimitBy, UnreachCode, VlanTag,
+    FilterAction, FilterDirection, FilterKeep, FilterPart, Learnt, LimitBy, RouteRefusal,
+    UnreachCode, VlanTag,
 };
 pub use slipstack_wire::{LinkId, zone};
 pub use sockets::{

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use slipstack_terms::{Learnt, VlanTag};
+use slipstack_terms::{Learnt, RouteRefusal, VlanTag};
 use slipstack_wire::LinkId;
 use slipstack_wire::zone::{plain, zone_of};
 
@@ -107,7 +107,8 @@ pub struct RouteEntry {
     pub metric: u32,
     pub source: Option<IpAddr>,
     pub mtu: Option<u16>,
-    pub is_unreachable: bool,
+    /// It leads nowhere.
+    pub refusal: Option<RouteRefusal>,
 }
 
 impl RouteEntry {
@@ -121,7 +122,7 @@ impl RouteEntry {
             metric: 0,
             source: None,
             mtu: None,
-            is_unreachable: false,
+            refusal: None,
         }
     }
 
@@ -137,7 +138,7 @@ impl RouteEntry {
 
     /// Returns whether it is a default route of the main table.
     pub fn is_default(&self) -> bool {
-        self.to.1 == 0 && self.table == MAIN_TABLE && !self.is_unreachable
+        self.to.1 == 0 && self.table == MAIN_TABLE && self.refusal.is_none()
     }
 }
 
@@ -208,7 +209,7 @@ impl NetworkState {
 
     /// The link that a route leads by; `None`: it leads nowhere.
     pub fn link_of(&self, route: &RouteEntry) -> Option<u16> {
-        if route.is_unreachable {
+        if route.refusal.is_some() {
             return None;
         }
         let towards = |via| self.interface_towards(via).map_or(0, |it| it.link);

@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use slipstack_network::{Interface, NetworkState, RouteEntry, RuleEntry, RuleInput};
+use slipstack_network::{Interface, NetworkState, RouteEntry, RuleAction, RuleEntry, RuleInput};
+use slipstack_terms::RouteRefusal;
 use slipstack_wire::LinkId;
 use slipstack_wire::zone::zoned_ip;
 
@@ -67,10 +68,12 @@ fn fill(network: &NetworkState, fib: &mut Fib, is_v6: bool) {
 fn entry(network: &NetworkState, route: &RouteEntry) -> Entry {
     let (ip, len) = route.to;
     let link = LinkId(network.link_of(route).unwrap_or(0));
-    let target = match route.via {
-        _ if route.is_unreachable => Target::Unreachable,
-        Some(via) => Target::Via(zoned_ip(via, link)),
-        None => Target::OnLink,
+    let target = match (route.refusal, route.via) {
+        (Some(RouteRefusal::Unreachable), _) => Target::Unreachable,
+        (Some(RouteRefusal::Prohibit), _) => Target::Refused(RuleAction::Prohibit),
+        (Some(RouteRefusal::Blackhole), _) => Target::Refused(RuleAction::Blackhole),
+        (None, Some(via)) => Target::Via(zoned_ip(via, link)),
+        (None, None) => Target::OnLink,
     };
     Entry {
         metric: route.metric,

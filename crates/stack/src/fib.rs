@@ -105,7 +105,7 @@ pub enum Target {
     Via(IpAddr),
     /// The route refuses: there is no route, whatever later rules say.
     Unreachable,
-    /// A rule refuses, in a way that is not a look-up.
+    /// A route or a rule refuses in another way.
     Refused(RuleAction),
     /// The next rule decides.
     Throw,

@@ -93,7 +93,7 @@ pub use slaac::Identifiers;
 pub use slipstack_network::{
     Interface, NeighbourEntry, NetworkState, RouteEntry, RuleAction, RuleEntry, RuleInput,
 };
-pub use slipstack_terms::{Learnt, LearntAddress, Redirected, SocketState, TcpInfo};
+pub use slipstack_terms::{Learnt, LearntAddress, Redirected, RouteRefusal, SocketState, TcpInfo};
 pub use stack::Stack;
 pub use stray::{datagram_frames, stray_frame};
 pub use tcp::{ConnectionImage, HalfOpenImage, IDLE_BYTES, Progress, TimeWaitImage};

@@ -9,7 +9,7 @@ import threading
 import time
 
 # That of crates/netctl/src/message.rs.
-VERSION = 4
+VERSION = 5
 # Pairs of an address and a route that needs it: one never holds without the other.
 PAIRS = 8
 # Changes in a message: the address and the route of as many pairs as this comes to.
@@ -71,7 +71,7 @@ def change(pairs, is_there):
             "metric": 0,
             "source": address(pair),
             "mtu": None,
-            "is_unreachable": False,
+            "refusal": None,
         }
         key = {"to": [network(pair), 24], "table": 254, "via": None, "metric": None, "vlan": None}
         own = {"interface": "eth1", "address": [address(pair), 32], "mode": "Add"}

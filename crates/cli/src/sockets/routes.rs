@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Command};
 use serde::Serialize;
 use slipstack_attach::admin;
 use slipstack_channel::control::net::{
-    Answer, Client, Interface, MAIN_TABLE, NetworkState, Query, RouteEntry,
+    Answer, Client, Interface, MAIN_TABLE, NetworkState, Query, RouteEntry, RouteRefusal,
 };
 use slipstack_config::Settings;
 
@@ -144,8 +144,9 @@ fn configured(state: &NetworkState, route: &RouteEntry, fib: u32) -> Line {
             Some(via) => via.to_string(),
             None => format!("link#{}", interface.index),
         },
-        flags: match (route.is_unreachable, route.via, is_host(route.to)) {
-            (true, ..) => "URS",
+        flags: match (route.refusal, route.via, is_host(route.to)) {
+            (Some(RouteRefusal::Blackhole), ..) => "UBS",
+            (Some(_), ..) => "URS",
             (_, Some(_), true) => "UGHS",
             (_, Some(_), false) => "UGS",
             (_, None, true) => "UHS",

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use crate::support::*;
-use slipstack_stack::{Counter, DatagramOut, Role, RouteEntry, RuleEntry, SocketError, UdpId};
+use slipstack_stack::{
+    Counter, DatagramOut, Role, RouteEntry, RouteRefusal, RuleEntry, SocketError, UdpId,
+};
 use slipstack_wire::arp::ArpOperation;
 
 const SECOND: [u8; 4] = [10, 0, 0, 6];
@@ -20,8 +22,12 @@ fn route(net: [u8; 4], len: u8, table: u32) -> RouteEntry {
 }
 
 fn refused(net: [u8; 4], len: u8) -> RouteEntry {
+    refused_by(RouteRefusal::Unreachable, net, len)
+}
+
+fn refused_by(refusal: RouteRefusal, net: [u8; 4], len: u8) -> RouteEntry {
     RouteEntry {
-        is_unreachable: true,
+        refusal: Some(refusal),
         ..route(net, len, 254)
     }
 }
@@ -49,6 +55,8 @@ fn table() -> Table {
                 ..route([10, 80, 0, 0], 16, 254)
             },
             refused([10, 81, 0, 0], 16),
+            refused_by(RouteRefusal::Prohibit, [10, 82, 0, 0], 16),
+            refused_by(RouteRefusal::Blackhole, [10, 83, 0, 0], 16),
             RouteEntry {
                 via: Some([10, 0, 0, 8].into()),
                 ..route([0; 4], 0, 100)
@@ -147,6 +155,8 @@ fn an_unreachable_route_is_distinguished_from_none() {
     assert_eq!(told, Err(SocketError::NetUnreachable));
     for (to, why) in [
         ("10.81.0.1:9", SocketError::HostUnreachable),
+        ("10.82.0.1:9", SocketError::NotPermitted),
+        ("10.83.0.1:9", SocketError::InvalidArgument),
         ("8.8.8.8:9", SocketError::NetUnreachable),
     ] {
         assert_eq!(table.stack.udp_connect(socket, to.parse().ok()), Err(why));

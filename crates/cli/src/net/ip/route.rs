@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use slipstack_channel::control::net::{
-    Change, MAIN_TABLE, Mode, NetworkState, RouteEntry, RouteKey,
+    Change, MAIN_TABLE, Mode, NetworkState, RouteEntry, RouteKey, RouteRefusal,
 };
 
 use super::options::Options;
@@ -191,8 +191,8 @@ pub(super) fn text(state: &NetworkState, selection: &Selection, options: Options
         };
         match &line.route {
             Some(route) => {
-                if route.is_unreachable {
-                    let _ = write!(text, "unreachable {to}");
+                if let Some(refusal) = route.refusal {
+                    let _ = write!(text, "{} {to}", refusal.name());
                 } else {
                     let _ = write!(text, "{to}");
                     if let Some(via) = route.via {
@@ -237,8 +237,8 @@ fn as_json(line: &Line) -> Value {
             row["metric"] = json!(route.metric);
             row["gateway"] = json!(route.via);
             row["prefsrc"] = json!(route.source);
-            if route.is_unreachable {
-                row["type"] = json!("unreachable");
+            if let Some(refusal) = route.refusal {
+                row["type"] = json!(refusal.name());
             }
         }
         None => {
@@ -271,7 +271,7 @@ fn describe(
     while let Some(word) = words.next() {
         match word {
             "unicast" => {}
-            "unreachable" | "blackhole" | "prohibit" => route.is_unreachable = true,
+            "unreachable" | "blackhole" | "prohibit" => route.refusal = RouteRefusal::find(word),
             "via" => {
                 let mut gateway = words.value(word)?;
                 if ["inet", "inet6"].contains(&gateway) {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use slipstack_channel::control::net::{
-    MAIN_TABLE, NetworkState, RuleAction, RuleEntry, RuleInput, RuleQuery,
+    MAIN_TABLE, NetworkState, RouteRefusal, RuleAction, RuleEntry, RuleInput, RuleQuery,
 };
 use slipstack_config::parse_mark;
 
@@ -161,8 +161,13 @@ fn in_table(state: &NetworkState, packet: &Packet, table: u32) -> Option<Result<
         }));
     }
     let route = best?;
-    if route.is_unreachable {
-        return Some(Err(Failure::new("No route to host")));
+    if let Some(refusal) = route.refusal {
+        let sentence = match refusal {
+            RouteRefusal::Unreachable => "No route to host",
+            RouteRefusal::Prohibit => "Permission denied",
+            RouteRefusal::Blackhole => "Invalid argument",
+        };
+        return Some(Err(Failure::new(sentence)));
     }
     let hop = route.via.unwrap_or(packet.to);
     let near = state.interface_towards(hop);
