@@ -419,6 +419,7 @@ def a_listener_serves_addresses_of_its_family_that_come_later(world):
     """The stack had none of IPv6 when the server began."""
     server = world.stack("/usr/bin/python3", "-c", V6_ONLY)
     world.admin("wait", 8000).finish()
+    world.peer_ns.sysctl("net.ipv6.conf.eth1.disable_ipv6", 0)
     world.peer_ns.ip("addr", "add", f"{world.PEER6}/64", "dev", "eth1", "nodad")
     made = world.admin("ip", "addr", "add", f"{world.STACK6}/64", "dev", "eth1", "nodad")
     assert made.wait() == 0, made.tail()

@@ -70,6 +70,18 @@ pub fn is_counted_by(entry: &RuleEntry, rule: &FilterRule) -> bool {
     matches!(network_rule(rule), Ok(Some(made)) if made == *entry)
 }
 
+/// Returns whether it selects by addresses alone, which is what ipfw has words for.
+pub fn is_by_addresses(rule: &RuleEntry) -> bool {
+    let plain = RuleEntry {
+        priority: rule.priority,
+        from: rule.from,
+        to: rule.to,
+        table: rule.table,
+        ..RuleEntry::default()
+    };
+    *rule == plain && (rule.from.is_some() || rule.to.is_some())
+}
+
 pub fn fib_text(rule: &RuleEntry) -> String {
     let net = |net: Option<(IpAddr, u8)>| net.map_or("any".to_owned(), net_text);
     let kind = if rule.is_v6() { "ip6" } else { "ip" };

@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use slipstack_channel::control::net::{FilterAction, FilterCountRow, FilterRule, RuleEntry};
 
 use super::Times;
-use super::fib::{fib_text, is_counted_by};
+use super::fib::{fib_text, is_by_addresses, is_counted_by};
 use super::firewall::{Counts, Firewall};
 use super::rules::numbers;
 use crate::failure::Failure;
@@ -48,7 +48,9 @@ impl Firewall<'_> {
         };
         let shown = rules.iter().filter(is_shown).filter(is_there);
         let shown: Vec<&FilterRule> = shown.collect();
-        let is_uncounted = |entry: &RuleEntry| !shown.iter().any(|rule| is_counted_by(entry, rule));
+        let is_uncounted = |entry: &RuleEntry| {
+            is_by_addresses(entry) && !shown.iter().any(|rule| is_counted_by(entry, rule))
+        };
         let fibs: Vec<RuleEntry> = self
             .state
             .rules
