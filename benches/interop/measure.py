@@ -85,7 +85,12 @@ def start_server(topology, stack, layout, address, port=PORT):
     server = topology.start_program(
         "sender", stack, layout, [PYTHON, PROGRAM, "serve", address, str(port), CONGESTION]
     )
-    until(lambda: "ready" in server.output() or not server.is_running(), 15, "the server listens")
+    try:
+        is_over = lambda: "ready" in server.output() or not server.is_running()  # noqa: E731
+        until(is_over, 15, "the server listens")
+    except AssertionError:
+        topology.stop(server)
+        raise
     if not server.is_running():
         raise RuntimeError(f"the server ended: {server.tail()}")
     return server
