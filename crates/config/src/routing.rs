@@ -55,7 +55,8 @@ fn each<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, Stri
         Some(_) => Err(format!("at most {SPECS_MAX} of them")),
         None => Err(
             "a route such as 10.1.0.0/16,via=10.0.0.2 (table=, metric=, src=, mtu=, unreachable, \
-             prohibit, blackhole), or a rule such as from=10.0.0.7/32,table=100 (to=, mark=VALUE/MASK, priority=)"
+             prohibit, blackhole), or a rule such as from=10.0.0.7/32,table=100 (to=, \
+             mark=VALUE/MASK, priority=)"
                 .to_owned(),
         ),
     }

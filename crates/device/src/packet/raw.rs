@@ -9,14 +9,13 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use super::RingParams;
+use super::sys::{STATUS_VLAN_TPID_VALID, STATUS_VLAN_VALID};
 
 pub(crate) const STATUS_KERNEL: u32 = 0;
 pub(crate) const STATUS_USER: u32 = 1;
 /// The frame is longer than the slot and waits whole in the socket's queue.
 pub(crate) const STATUS_COPY: u32 = 1 << 1;
 pub(crate) const STATUS_CSUM_NOT_READY: u32 = 1 << 3;
-pub(crate) const STATUS_VLAN_VALID: u32 = 1 << 4;
-pub(crate) const STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 pub(crate) const STATUS_CSUM_VALID: u32 = 1 << 7;
 
 /// Bytes of `struct tpacket2_hdr`.

@@ -7,13 +7,16 @@ use std::time::Duration;
 use slipstack_mem::{RawSlice, RawSpace};
 use slipstack_wire::ethernet::EtherType;
 
-use super::raw::{STATUS_VLAN_TPID_VALID, STATUS_VLAN_VALID};
 use crate::tags::TAG_LEN;
 
 /// Frames that one sendmmsg takes at most.
 pub(crate) const BATCH: usize = 64;
 
 pub(crate) const ETH_P_ALL: u16 = 3;
+
+/// TP_STATUS_VLAN_VALID and TP_STATUS_VLAN_TPID_VALID of linux/if_packet.h.
+pub(crate) const STATUS_VLAN_VALID: u32 = 1 << 4;
+pub(crate) const STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 
 pub(crate) const PACKET_RX_RING: i32 = 5;
 pub(crate) const PACKET_STATISTICS: i32 = 6;
