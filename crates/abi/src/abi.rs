@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_program_has_memory_is_out_of_reach() {
+    fn addresses_outside_of_user_memory_are_out_of_reach() {
         let at = core::ptr::without_provenance::<u8>;
         for bad in [0, 1, 4095, usize::MAX, 1 << 63, 1 << 56] {
             assert!(is_out_of_reach(at(bad)), "{bad:#x}");

@@ -169,7 +169,7 @@ fn one_address_has_no_more_connections_than_it_may() {
 }
 
 #[test]
-fn a_peer_that_says_fin_with_its_request_is_answered() {
+fn a_peer_that_sends_a_fin_with_its_request_is_answered() {
     let folder = Folder::new();
     let mut world = world(&folder, 1, 0.0);
     let client = world.connect(80);

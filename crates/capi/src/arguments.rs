@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn their_arguments_have_long_and_short_forms() {
+    fn arguments_of_f_stack_have_long_and_short_forms() {
         let wanted = |kind: &str| {
             Ok(Arguments {
                 conf: Some("a.ini".to_owned()),

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_up_says_so_in_flags_and_state() {
+    fn flags_and_state_show_that_a_link_is_up() {
         for (is_up, state) in [(true, STATE_UP), (false, STATE_DOWN)] {
             let bytes = link(is_up).message(true);
             let flags = u32::from_ne_bytes(bytes[24..28].try_into().unwrap());

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_piece_is_to_say_that_the_window_was_reduced() {
+    fn only_the_first_piece_carries_cwr() {
         let offload = TxOffload {
             checksum: Some(PartialChecksum {
                 start: 34,

@@ -55,7 +55,7 @@ fn a_script_that_is_not_true_fails() {
 }
 
 #[test]
-fn a_packet_that_no_line_speaks_of_fails() {
+fn a_packet_that_the_script_does_not_expect_fails() {
     let text = "0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3\n\
                 +0 bind(3, ..., ...) = 0\n\
                 +0 listen(3, 1) = 0\n\

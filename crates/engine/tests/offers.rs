@@ -110,7 +110,7 @@ fn a_claim_needs_the_key_and_succeeds_once() {
 }
 
 #[test]
-fn one_with_unacknowledged_bytes_stays() {
+fn a_connection_with_unacknowledged_bytes_stays() {
     let mut two = two();
     let from = two.from.clone();
     assert_eq!(two.offer(), Ok(Reply::Done));

@@ -87,7 +87,7 @@ fn a_hundred_megabytes_each_way_arrive_in_order() {
 }
 
 #[test]
-fn a_ring_that_a_stalled_reader_made_large_is_replaced_when_he_reads_again() {
+fn a_ring_that_a_stalled_reader_made_large_is_replaced_when_it_reads_again() {
     const TOTAL: usize = 200 << 20;
     const WRITE: usize = 64 << 10;
     let mut world = World::new();

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_record_refuses() {
+    fn a_full_table_of_orphans_refuses() {
         let mut orphans = Orphans::open(create().expect("region"));
         let image = ConnectionImage::from_bytes(&[0; ConnectionImage::LEN]);
         for _ in 0..RECORDS {

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_request_there_is_a_pair_of_each_family() {
+    fn the_default_link_to_the_host_has_addresses_of_both_families() {
         let [v4, v6] = private(Ipv4Addr::new(10, 254, 3, 0));
         assert_eq!(
             (v4.stack.to_string(), v4.host.to_string()),

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_all_that_may_be_is_no_longer_than_a_message_may_be() {
+    fn the_largest_network_fits_a_message() {
         use crate::{Change, Mode, NetworkState, RouteEntry};
         let vlan = |vlan: u16| Change::AddVlan {
             name: format!("eth1.{vlan}"),

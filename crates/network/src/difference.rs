@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_changes_where_all_is_as_it_is_wanted() {
+    fn nothing_changes_if_the_state_is_already_as_wanted() {
         let now = state(vec![interface(0, &[("10.0.0.5", 24)])], &["10.0.0.1"]);
         assert!(check(&now, &now.clone()).is_empty());
     }

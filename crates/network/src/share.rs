@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_whose_the_list_and_the_action_say() {
+    fn the_port_list_and_the_action_decide_the_owner_of_a_port() {
         let mut share = KernelShare {
             listed: Listed::Stack,
             tcp: vec![(80, 80), (8000, 8999)],

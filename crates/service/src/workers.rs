@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_run_on_threads_and_a_full_queue_is_said() {
+    fn jobs_run_on_threads_and_a_full_queue_is_reported() {
         let pool = Pool::new(1, 1).unwrap();
         let (go, wait) = channel::<()>();
         let (began, has_begun) = channel();

@@ -11,7 +11,7 @@ use slipstack_service::Hosting;
 use world::{SERVER, World};
 
 #[test]
-fn lines_reach_everybody_else_whole_and_in_order() {
+fn lines_reach_all_other_clients_whole_and_in_order() {
     for seed in 0..4 {
         let chat = Chat::new(SocketAddr::new(SERVER.into(), 4000));
         let mut world = World::new(seed, 0.05, chat, Hosting::default());

@@ -220,7 +220,7 @@ impl Service for Slow {
 }
 
 #[test]
-fn of_the_connections_that_are_gone_those_end_that_have_been_read() {
+fn closed_connections_end_once_their_data_has_been_read() {
     /// Ends its side at once, and reads a connection when its peer has written ten bytes.
     struct Choosy;
 

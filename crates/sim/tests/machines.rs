@@ -289,7 +289,7 @@ fn a_peer_without_a_reset_after_a_crash_is_reported() {
 }
 
 #[test]
-fn a_segment_of_the_dead_is_noticed() {
+fn a_segment_of_a_dead_engine_is_noticed() {
     let (mut world, place, _) = busy();
     while world.hosts[0].inbox.is_empty() {
         world.turn_delay_ns = MS;

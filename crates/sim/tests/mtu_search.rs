@@ -99,7 +99,7 @@ fn the_search_rises_from_the_base_to_the_path_mtu() {
 }
 
 #[test]
-fn out_of_a_black_hole_upwards_again() {
+fn the_search_rises_again_after_a_black_hole() {
     // RFC 4821 7.7, RFC 8899 4.3.
     let mut world = world(1300, 65_000, |tcp| tcp.mtu_probing = MtuProbing::BlackHole);
     talk(&mut world, 40_000_000);

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_address_is_narrower_than_a_family_and_that_than_both() {
+    fn an_address_is_narrower_than_its_family_which_is_narrower_than_both() {
         let one = Bound::One(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let order = [one, Bound::AllV4, Bound::All];
         for (at, wide) in order.iter().enumerate() {

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn below_stays_below() {
+    fn random_numbers_stay_below_their_bound() {
         let mut rng = Rng::new(&[7; 32]);
         for bound in [1, 2, 3, 1000, u32::MAX] {
             for _ in 0..100 {

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_come_back_as_they_were() {
+    fn tcp_info_round_trips() {
         let info = TcpInfo {
             state: SocketState::CloseWait,
             has_sack: true,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_no_figures_are_none() {
+    fn invalid_words_become_the_defaults() {
         let words = core::iter::repeat_n(u64::MAX, TcpInfo::WORDS);
         let info = TcpInfo::from_words(words);
         assert_eq!(info.state, SocketState::Closed);

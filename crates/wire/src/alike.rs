@@ -279,7 +279,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_follower_differs_in_nothing_that_matters(
+        fn a_follower_differs_from_its_model_only_in_permitted_fields(
             hits in proptest::collection::vec((0usize..160, any::<u8>()), 0..4),
             cut in 60usize..200,
             is_v4: bool,

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn other_hardware_protocols_lengths_and_operations_are_none() {
+    fn other_hardware_protocols_lengths_and_operations_do_not_parse() {
         let mut good = [0; PACKET_LEN];
         ArpPacket {
             operation: ArpOperation::Request,

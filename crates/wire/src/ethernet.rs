@@ -99,7 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_frame_shorter_than_its_header_is_none() {
+    fn a_frame_shorter_than_its_header_does_not_parse() {
         for len in 0..HEADER_LEN {
             assert!(EthernetHeader::parse(&[0; 64][..len]).is_none());
         }

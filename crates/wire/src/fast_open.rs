@@ -95,7 +95,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn lengths_that_no_cookie_has_are_no_option() {
+    fn an_option_with_an_invalid_cookie_length_is_ignored() {
         // RFC 7413 4.1.1.
         let cookie = |bytes| Cookie::new(bytes).map(FastOpen::Cookie);
         let table: [(&[u8], Option<FastOpen>); 9] = [

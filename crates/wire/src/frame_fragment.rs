@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_says_whose_it_is() {
+    fn only_the_first_fragment_names_its_sockets() {
         for (first, later) in [(v4(0x2000, 17), v4(0x0003, 17)), (v6(1), v6(24))] {
             let Some(FrameFragment::First(id, 17, src, dst)) = FrameFragment::parse(&first) else {
                 panic!("{first:?}");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_packets_and_other_protocols_are_none() {
+    fn whole_packets_and_other_protocols_are_no_fragments() {
         assert_eq!(FrameFragment::parse(&v4(0, 17)), None);
         assert_eq!(FrameFragment::parse(&v4(0x2000, 1)), None);
         assert_eq!(FrameFragment::parse(&v6(0)), None, "atomic");

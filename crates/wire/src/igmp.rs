@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_messages_are_none() {
+    fn malformed_messages_do_not_parse() {
         let sources_missing = message(1, GROUP, &[0, 0, 0, 2, 1, 2, 3, 4]);
         let between = message(1, GROUP, &[0, 0]);
         let no_group = message(1, Ipv4Addr::new(10, 0, 0, 1), &[]);

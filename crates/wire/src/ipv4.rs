@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_judged() {
+    fn ipv4_options_are_judged_as_rfc_7126_recommends() {
         // RFC 7126 4.3 and 4.4.
         let table: [(&[u8], OptionsVerdict); 8] = [
             (&[], OptionsVerdict::Harmless),

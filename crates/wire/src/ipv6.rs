@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_packets_are_none() {
+    fn malformed_packets_do_not_parse() {
         let mut good = [0; 50];
         header(10).emit(&mut good);
         assert!(Ipv6Packet::parse(&good).is_some());

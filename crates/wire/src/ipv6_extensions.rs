@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_and_lists_have_an_end() {
+    fn header_chains_and_option_lists_are_bounded() {
         // RFC 8504 5.3.
         let chain = |n: usize| {
             let mut bytes: Vec<u8> = (0..n)

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_queries_are_none() {
+    fn malformed_queries_do_not_parse() {
         let mut body = [0; 20];
         assert_eq!(Query::parse([0; 4], &body[..15]), None, "cut group");
         assert_eq!(

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_neighbour_messages_are_none() {
+    fn malformed_neighbour_messages_do_not_parse() {
         let target = TARGET.octets();
         let with = |options: &[u8]| [&target[..], options].concat();
         let table: [(&str, Vec<u8>); 6] = [
@@ -367,7 +367,7 @@ mod tests {
 
     /// RFC 4191 2.1, 2.2 and 2.3.
     #[test]
-    fn a_router_tells_how_much_it_is_preferred() {
+    fn a_router_advertises_its_preference() {
         use Preference::{High, Low, Medium};
         let values = [(0x00, Medium), (0x08, High), (0x10, Medium), (0x18, Low)];
         for (flags, want) in values {
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_router_advertisement_tells_its_prefixes() {
+    fn a_router_advertisement_lists_its_prefixes() {
         let mut body = Vec::from([0, 0, 0x75, 0x30, 0, 0, 3, 0xe8]);
         body.extend([1, 1, 2, 0, 0, 0, 0, 9]);
         body.extend([5, 1, 0, 0, 0, 0, 5, 0xdc]);

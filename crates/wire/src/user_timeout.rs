@@ -88,7 +88,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn wrong_lengths_and_reserved_values_are_no_option() {
+    fn an_option_with_a_wrong_length_or_reserved_value_is_ignored() {
         // RFC 5482 3.3 and 3.4.
         let table: [(&[u8], Option<u32>); 10] = [
             (&[28, 4, 0, 30], Some(30)),

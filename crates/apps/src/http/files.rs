@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_the_same_by_the_short_way() {
+    fn plain_paths_decode_to_themselves() {
         let paths = [
             "/", "/a", "/a/", "/a/b.c", "/a//b", "/./a", "/a/.", "/.a", "/a/../b", "/a%62", "//",
         ];
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn step_by_step_too_nothing_leads_out_of_the_root() {
+    fn no_path_or_symlink_leads_out_of_the_root() {
         let name = format!("slipstack-files-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(folder.join("root/sub")).unwrap();

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_opt_record_says_size_and_dnssec() {
+    fn an_opt_record_gives_size_and_dnssec() {
         let options = QueryOptions {
             edns: Some(4096),
             is_dnssec_ok: true,

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_loaded_is_next() {
+    fn the_least_loaded_backend_is_next() {
         let mut backends = three(Balance::LeastConnections);
         backends.begin(0);
         backends.begin(1);

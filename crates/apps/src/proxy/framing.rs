@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_responses_end_is_where_its_head_says() {
+    fn a_response_ends_where_its_head_says() {
         let ending = |text: &str, is_to_head| match response(text.as_bytes(), is_to_head) {
             Ok(Parsed::Head(response, _)) => response.ending,
             other => panic!("{other:?}"),

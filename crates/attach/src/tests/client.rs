@@ -73,7 +73,7 @@ fn instances_are_contacted_only_when_needed_and_each_once() {
 }
 
 #[test]
-fn the_policy_by_now_is_asked_for_each_time() {
+fn the_current_policy_is_requested_each_time() {
     let folder = Folder::new("by-now");
     let keeper = Script::new(|request| match request {
         Request::Hello(_) => Step::Say(Reply::Welcome(Box::new(welcome()))),

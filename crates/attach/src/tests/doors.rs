@@ -57,7 +57,7 @@ fn directories_of_other_namespaces_are_not_ours() {
 }
 
 #[test]
-fn an_inherited_number_is_a_connection_or_no_use() {
+fn an_inherited_descriptor_is_used_only_if_it_is_a_connection() {
     use std::os::fd::AsRawFd as _;
     let control = Script::willing().inherited();
     assert!(through_inherited(control.as_raw_fd()).is_some());

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_format_says_kind_and_access() {
+    fn a_format_gives_kind_and_access() {
         let numbers = Node::by_name(b"net.inet.tcp.delayed_ack")
             .unwrap()
             .numbers();

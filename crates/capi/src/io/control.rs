@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_destination_goes_there_and_back() {
+    fn a_destination_address_round_trips() {
         let mut info = [0; PACKET_INFO_LEN];
         info[8..].copy_from_slice(&[10, 0, 0, 5]);
         let mut received = Vec::new();

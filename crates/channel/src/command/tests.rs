@@ -110,7 +110,7 @@ fn every_command_round_trips() {
 }
 
 #[test]
-fn an_option_that_does_not_exist_is_no_command() {
+fn a_command_with_an_unknown_option_does_not_decode() {
     let sock = SockId {
         index: 1,
         generation: 1,

@@ -209,7 +209,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_difference_is_that_of_each_counter() {
+    fn differences_are_taken_counter_by_counter() {
         let later = sample(1, None, &[("a", 7), ("b", 2)]);
         let since = later.since(&sample(1, None, &[("a", 5)]));
         assert_eq!((since.value("a"), since.value("b")), (2, 2));

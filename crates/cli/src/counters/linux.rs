@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_stands_twice() {
+    fn linux_counter_names_are_unique() {
         let names: std::collections::BTreeSet<_> = NAMES.iter().map(|it| it.0).collect();
         assert_eq!(names.len(), NAMES.len());
     }

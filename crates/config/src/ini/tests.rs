@@ -314,7 +314,7 @@ fn unknown_and_wrong_entries_are_named_with_their_line() {
 }
 
 #[test]
-fn a_file_is_f_stacks_by_its_name_or_its_section() {
+fn an_f_stack_file_is_recognised_by_its_name_or_a_section() {
     assert!(is_fstack(Path::new("config.ini"), ""));
     assert!(is_fstack(Path::new("/etc/f-stack.conf"), "x\n[dpdk]\n"));
     assert!(!is_fstack(Path::new("slipstack.toml"), "spin-us = 0\n"));

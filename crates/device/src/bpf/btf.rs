@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_where_the_types_say() {
+    fn names_lie_at_the_offsets_of_their_types() {
         for (at, name) in [
             (INT_NAME, "int"),
             (CONTEXT_NAME, "context"),

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_that_says_why_goes_into_the_sentence() {
+    fn the_line_with_the_reason_becomes_part_of_the_error() {
         let words = "EAL: Detected CPU lcores: 2\nEAL: unable to parse device 'net_x'\n\
                      EAL: FATAL: Cannot init\n";
         let said = sentence("DPDK does not start", words);

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn symmetric_input_is_told_and_stays_when_table_or_key_are_changed() {
+    fn symmetric_input_is_reported_and_survives_changes_of_table_and_key() {
         let mut now = answer();
         now[FUNCTION_AT] = u32::from_ne_bytes([TOEPLITZ, SYMMETRIC_XOR, 0, 0]);
         assert_eq!(parse(&now).expect("it is sound").input, Input::Symmetric);

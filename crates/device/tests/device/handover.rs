@@ -25,7 +25,7 @@ const ENVIRONMENT: &str = "SLIPSTACK_TEST_HANDOVER";
 
 /// Not a test: the holder of the slot, run by the test below as a process of its own.
 #[test]
-fn holder_of_a_slot() {
+fn child_process_that_holds_a_slot() {
     let Ok(text) = std::env::var(ENVIRONMENT) else {
         return;
     };
@@ -65,7 +65,7 @@ fn spawn_holder(slot: &OwnedFd, region: &OwnedFd, params: &SlotParams) -> Child 
     let params = params.to_text();
     let text = format!("{} {} {params}", slot.as_raw_fd(), region.as_raw_fd());
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "handover::holder_of_a_slot"])
+        .args(["--exact", "handover::child_process_that_holds_a_slot"])
         .env(ENVIRONMENT, text)
         .stdout(std::process::Stdio::null())
         .spawn()

@@ -120,7 +120,7 @@ fn connections_take_the_slots_by_turns() {
 }
 
 #[test]
-fn a_table_says_which_senders_go_where() {
+fn a_table_assigns_senders_to_engines() {
     let row = |network: Ipv4Addr, prefix_len, engine| Row {
         network: network.into(),
         prefix_len,

@@ -21,7 +21,7 @@ const PACKET_FANOUT_DATA: i32 = 22;
 
 /// Not a test: the engine, run by the tests below as a process of its own.
 #[test]
-fn engine_without_privileges() {
+fn child_process_that_runs_an_engine() {
     let Ok(text) = std::env::var(ENVIRONMENT) else {
         return;
     };
@@ -96,7 +96,7 @@ fn check(slots: &Slots, peer: &Namespace) {
         .args([
             "--exact",
             "--nocapture",
-            "unprivileged::engine_without_privileges",
+            "unprivileged::child_process_that_runs_an_engine",
         ])
         .env(ENVIRONMENT, text)
         .uid(NOBODY)

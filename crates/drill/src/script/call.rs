@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_read() {
+    fn system_calls_of_scripts_parse() {
         let parsed = call("write(4, ..., 1000) = -1 EAGAIN (Resource temporarily unavailable)");
         assert_eq!(
             parsed.args,

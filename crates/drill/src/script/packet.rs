@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_read() {
+    fn segments_of_scripts_parse() {
         let PacketBody::Tcp(spec) =
             packet("P. 1:1001(1000) ack 7 win 257 <nop,nop,sack 1:2 4:9>").body
         else {

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read() {
+    fn times_of_scripts_parse() {
         use Stamp::{Absolute, Relative};
         assert_eq!(time("0.100 x"), (Time::At(Absolute(100_000)), None));
         assert_eq!(time("+.01 x"), (Time::At(Relative(10_000)), None));

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn when_peers_begin_to_wait_naps_end() {
+    fn naps_end_when_peers_begin_to_wait() {
         let mut it = Length::NEW;
         naps(&mut it, 64 * 100, |ns| (ns / 12_000) as usize);
         let seen = naps(&mut it, 64 * 400, |_| 2);

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_an_end() {
+    fn the_table_of_group_members_is_bounded() {
         let mut groups = Groups::default();
         for rank in 0..MEMBERS_MAX as u64 {
             assert!(groups.join(ClientId(1), local(), rank).is_some());

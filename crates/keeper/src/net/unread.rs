@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receive_buffer_has_an_end_and_so_has_all_that_waits() {
+    fn receive_buffers_and_all_waiting_data_are_bounded() {
         let mut unread = Unread::default();
         for _ in 0..1000 {
             unread.hold(53, 10_000, (0, vec![0; 424]), 0);

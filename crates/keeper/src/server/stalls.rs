@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_gone_is_forgotten() {
+    fn a_stalled_engine_that_is_gone_is_forgotten() {
         let mut stalls = Stalls::default();
         stalls.learn(&look(7, true), 0);
         stalls.learn(&look(7, true), STALL_NS);

@@ -56,7 +56,7 @@ fn conditions_hold_as_those_of_ss_do() {
 }
 
 #[test]
-fn states_are_sets() {
+fn state_filters_combine_as_sets() {
     let both = SocketState::Established.bit() | SocketState::TimeWait.bit();
     let of = |text| read(text).unwrap().0.unwrap();
     assert_eq!(of("state established state time-wait"), both);
@@ -75,7 +75,7 @@ fn states_are_sets() {
 }
 
 #[test]
-fn faults_are_named() {
+fn errors_name_the_faulty_word() {
     let table = [
         ("state open", "there is no state \"open\""),
         ("sport = :nothing", "\":nothing\" is no port"),

@@ -109,7 +109,7 @@ fn duplicates_are_refused_with_linuxs_message() {
 }
 
 #[test]
-fn with_an_interface_go_its_routes_and_with_an_address_those_that_name_it() {
+fn removing_an_interface_or_address_removes_the_routes_that_use_it() {
     let changes = [
         vlan("v", 10),
         address("v", "10.10.10.5", 24),
@@ -175,7 +175,7 @@ fn a_vlan_is_of_its_port() {
 }
 
 #[test]
-fn a_gateway_leads_by_the_port_of_its_network() {
+fn a_gateway_is_reached_by_the_port_of_its_network() {
     let state = two_ports();
     let after = state
         .changed(&[route("0.0.0.0", 0, "10.2.0.1", MAIN_TABLE)])

@@ -128,7 +128,7 @@ mod tests {
     use crate::kqueue::errno::Errno;
 
     #[test]
-    fn numbers_go_there_and_back() {
+    fn error_numbers_round_trip() {
         for (linux, freebsd) in [
             (libc::EAGAIN, 35),
             (libc::EDEADLK, 11),

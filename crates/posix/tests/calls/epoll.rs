@@ -273,7 +273,7 @@ fn room_that_comes_while_the_bytes_before_it_are_copied_gives_an_event() {
 }
 
 #[test]
-fn a_set_inside_a_set_tells_of_stack_members_too() {
+fn a_set_inside_a_set_reports_stack_members_too() {
     let world = World::new();
     let (client, server) = world.pair();
     let (inner, outer) = (world.set(), world.set());

@@ -39,7 +39,7 @@ fn calls_on_a_fresh_socket_fail_as_on_linux() {
 }
 
 #[test]
-fn a_refused_connection_says_so_once() {
+fn a_refused_connection_is_reported_once() {
     let world = World::new();
     let fd = world.socket(STREAM);
     fails(

@@ -52,7 +52,7 @@ fn the_loopback_network_stays_with_the_kernel() {
 }
 
 #[test]
-fn without_it_the_kernel_takes_over_silently_but_on_record() {
+fn without_strict_the_kernel_takes_over() {
     let world = World::new();
     let fd = world.socket(STREAM);
     assert_eq!(

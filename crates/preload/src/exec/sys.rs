@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn no_actions_are_none() {
+    fn null_file_actions_are_empty() {
         // SAFETY: null.
         let actions = unsafe { Actions::read(core::ptr::null()) };
         assert_eq!(actions.all().count(), 0);

@@ -283,7 +283,7 @@ fn frames_over_the_mtu_are_dropped_with_an_icmp_error() {
 }
 
 #[test]
-fn a_router_of_ipv6_says_so_in_icmpv6() {
+fn an_ipv6_router_reports_oversized_packets_by_icmpv6() {
     let (from, to) = (
         Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1),
         Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2),

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_merge_as_rfc_3376_has_it() {
+    fn filters_merge_as_in_rfc_3376() {
         // RFC 3376 3.2, RFC 3810 4.2.
         let table: [(&[&str], &str); 7] = [
             (&[], "IN"),

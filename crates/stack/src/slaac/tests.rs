@@ -247,7 +247,7 @@ fn prefixes_that_make_no_address_are_left_out() {
 }
 
 #[test]
-fn a_router_leaves_when_it_says_so_and_when_its_time_is_over() {
+fn a_router_is_removed_when_it_withdraws_or_its_lifetime_ends() {
     // RFC 4861 6.3.4.
     let mut host = Host::up();
     host.hear(ROUTER, 100, &[]);

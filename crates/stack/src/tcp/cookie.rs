@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_says_the_largest_mss_that_fits() {
+    fn a_cookie_encodes_the_largest_mss_that_fits() {
         let (mut rng, key) = (Rng::new(&[3; 32]), key());
         let mut jar = CookieJar::new(&mut rng, Instant::ZERO);
         for (theirs, said) in [

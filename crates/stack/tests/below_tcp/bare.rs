@@ -35,7 +35,7 @@ fn a_datagram_without_checksum_is_sent_alone() {
 }
 
 #[test]
-fn over_ipv6_it_is_for_a_socket_that_wants_none() {
+fn over_ipv6_a_datagram_without_checksum_needs_a_socket_that_takes_it() {
     let mut table = Table::with(|config| {
         let own = config.network_mut().own_mut();
         own.addresses.push((OWN.into(), 64));

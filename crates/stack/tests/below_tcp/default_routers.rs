@@ -128,7 +128,7 @@ fn a_router_that_no_longer_answers_is_left_for_another() {
 
 /// RFC 4861 7.2.5.
 #[test]
-fn a_router_that_says_it_is_none_any_more_is_left() {
+fn a_router_that_withdraws_is_left() {
     let (mut table, socket) = up([true, true]);
     assert_eq!(hop_of_next(&mut table, socket), mac_of(FIRST));
     let Some(IpAddr::V6(own)) = table.stack.find_source(FIRST.into()) else {

@@ -295,7 +295,7 @@ proptest! {
 }
 
 #[test]
-fn segments_to_or_from_groups_are_dropped_without_a_word() {
+fn segments_to_or_from_groups_are_dropped_silently() {
     // RFC 9293 3.9.2.3.
     let syn = [&[0, 9, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2][..], &[0; 6]].concat();
     let group = Ipv4Addr::new(224, 0, 0, 1);

@@ -215,7 +215,7 @@ fn a_group_is_reported_and_received_only_on_the_port_that_joined_it() {
 }
 
 #[test]
-fn a_group_is_spoken_to_by_the_port_of_the_source_or_the_one_that_is_chosen() {
+fn datagrams_to_a_group_leave_by_the_chosen_port_or_that_of_the_source() {
     let mut table = table(|_| {});
     let socket = table.bind("0.0.0.0:4000");
     let group = Ipv4Addr::new(239, 1, 2, 3);

@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_quoted_escaped_and_commented_ones_are_none() {
+    fn closed_quoted_escaped_and_commented_parentheses_are_no_error() {
         for text in [
             "a SOA b c (\n1 2 ; (\n3 4 5 )\n",
             "a TXT \"(\"\n",

@@ -216,7 +216,7 @@ fn change(ring: &Ring, how: impl Fn(&mut Desc)) {
 }
 
 #[test]
-fn a_ring_that_is_none_is_refused() {
+fn an_invalid_ring_is_refused() {
     let (client, _) = pair();
     let open = |change: fn(&mut ConnectionShape)| {
         let mut shape = client.shape.clone();
@@ -283,7 +283,7 @@ fn scribble(ring: &Ring, numbers: &mut Numbers) {
 }
 
 #[test]
-fn whatever_a_peer_writes_into_rings_ends_in_a_bounded_answer() {
+fn arbitrary_ring_contents_get_a_bounded_answer() {
     let (mut violations, mut frames) = (0, 0);
     for seed in 0..3000 {
         let mut numbers = Numbers(seed);

@@ -173,7 +173,7 @@ mod tests {
     };
 
     #[test]
-    fn a_message_arrives_as_it_was_said() {
+    fn a_message_arrives_unchanged() {
         let (ours, theirs) = control_pair().unwrap();
         let control = Control::new(theirs);
         let said = Message {

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_of_a_slow_sender_is_none_of_a_bottleneck() {
+    fn a_slow_senders_train_is_not_taken_for_a_bottlenecks() {
         assert!(!ends_after(200, 200, 10_000_000, |_| 41_000));
         // One in eight arrives at once: there is no queue.
         let jitter = |i: u64| if i.is_multiple_of(8) { 40_000 } else { 60_000 };
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn acks_with_pauses_between_them_say_nothing_of_a_rate() {
+    fn acks_with_pauses_between_them_give_no_rate() {
         assert!(!ends_after(200, 2_600, 10_000_000, |_| 60_000));
     }
 

@@ -204,7 +204,7 @@ fn data_beyond_the_window_of_the_syn_ack_is_cut() {
 }
 
 #[test]
-fn data_that_overtakes_the_ack_is_no_cookie_but_its_predecessor_is() {
+fn data_that_overtakes_the_ack_opens_nothing_and_the_ack_does() {
     let mut world = always();
     let answer = ask(&mut world, PEER_PORT, &offer());
     let ack = answer.header.seq.wrapping_add(1);

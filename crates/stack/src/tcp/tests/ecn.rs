@@ -250,7 +250,7 @@ fn ece_without_ecn_is_ignored() {
 }
 
 #[test]
-fn a_dctcp_receiver_tells_each_change_of_marks_at_once() {
+fn a_dctcp_receiver_reports_each_change_of_marks_at_once() {
     let mut world = established_with_ecn(Congestion::Dctcp);
     // Quick ACKs are over: two segments an ACK.
     for _ in 0..20 {
@@ -305,7 +305,7 @@ fn a_spurious_timeout_after_a_mark_is_taken_back() {
 }
 
 #[test]
-fn new_data_after_a_timeout_says_that_the_window_was_reduced() {
+fn new_data_after_a_timeout_carries_cwr() {
     let mut world = established_with_ecn(Congestion::NewReno);
     world.write(5_000);
     world.sleep(SECOND);

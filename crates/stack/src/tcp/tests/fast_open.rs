@@ -359,7 +359,7 @@ fn a_deferred_open_that_is_closed_sends_nothing() {
 }
 
 #[test]
-fn switched_off_no_time_stamps_are_taken() {
+fn no_time_stamps_are_taken_when_they_are_switched_off() {
     let mut world = world(0);
     connect(&mut world, PEER_PORT);
     assert_eq!(world.only().fast_open, None);

@@ -509,7 +509,7 @@ fn segments_sent_by_another_engine_give_no_round_trip_sample() {
 }
 
 #[test]
-fn a_renumbered_connection_begins_at_nothing_and_says_the_same_numbers() {
+fn a_renumbered_connection_begins_at_offset_zero_and_sends_the_same_numbers() {
     let mut world = established();
     world.write(2000);
     world.take_sent();

@@ -171,7 +171,7 @@ fn an_overtaken_ack_that_says_more_or_is_too_old_is_dropped() {
 }
 
 #[test]
-fn an_ack_that_data_has_overtaken_is_dropped_without_a_word() {
+fn an_ack_that_data_has_overtaken_is_dropped_silently() {
     let mut world = with_a_flight(150);
     world.stamps.as_mut().unwrap().value += 150;
     world.peer(ACK, b"data");

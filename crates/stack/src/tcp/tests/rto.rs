@@ -152,7 +152,7 @@ fn a_dead_peer_is_given_up() {
 }
 
 #[test]
-fn the_user_timeout_is_shorter() {
+fn a_user_timeout_ends_a_connection_before_the_retransmissions_do() {
     // RFC 9293 3.10.8.
     let mut world = established();
     let option = SocketOption::UserTimeout(Some(Duration::from_secs(3)));
@@ -205,7 +205,7 @@ fn a_black_hole_is_tried_with_smaller_packets() {
 }
 
 #[test]
-fn an_outage_is_no_round_trip() {
+fn an_outage_is_not_sampled_as_a_round_trip() {
     // RFC 6298 3 (Karn): the ACK covers retransmitted data, and waited for it.
     for has_sack in [true, false] {
         let mut world = World::new(config());

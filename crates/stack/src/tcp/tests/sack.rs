@@ -166,7 +166,7 @@ fn a_dsack_that_comes_when_all_is_acknowledged_undoes_the_reduction() {
 }
 
 #[test]
-fn how_far_the_network_reorders_is_remembered() {
+fn the_degree_of_reordering_is_remembered() {
     let reordering = |world: &World| {
         let (now, conn) = (world.now, world.conn.unwrap());
         let info = world.stack.tcp_info(now, conn).unwrap();

@@ -295,7 +295,7 @@ fn adopted_and_own_ones_end_each_at_its_time() {
 
 proptest! {
     #[test]
-    fn images_of_anything_are_refused_or_end_in_time(
+    fn arbitrary_images_are_refused_or_end_in_time(
         ends in any::<((u32, u16), (u32, u16))>(),
         v6 in any::<Option<(u128, u128)>>(),
         numbers in any::<(u32, u32, u16, Option<(u32, u32)>, u32)>(),

@@ -72,7 +72,7 @@ fn lasts(world: &mut World) -> u64 {
 }
 
 #[test]
-fn syn_and_first_segment_tell_of_the_timeout_and_no_other_does() {
+fn only_the_syn_and_the_first_segment_announce_the_user_timeout() {
     // RFC 5482 3.
     let mut world = World::new(enabled());
     let (now, fx) = (world.now, &mut world.fx);

@@ -67,7 +67,7 @@ fn rules_are_written_as_they_are_read() {
 }
 
 #[test]
-fn other_forms_are_read_too() {
+fn alternative_spellings_of_rules_parse_alike() {
     for (text, same) in [
         (
             "reject tcp from any to any established",
@@ -104,7 +104,7 @@ fn other_forms_are_read_too() {
 }
 
 #[test]
-fn faults_are_named() {
+fn errors_name_the_faulty_word() {
     for (text, why) in [
         ("deny tpc from any to any", "what is \"tpc\"?"),
         ("deny ip from 10.0.0.0/33 to any", "from cannot be"),
