@@ -6,7 +6,7 @@ use slipstack_channel::{Ends, Envelope, Returned, ReturnedRing, State, Transport
 use slipstack_device::{Device, Rest};
 use slipstack_stack::{
     Absent, ConnId, ConnectionOrigin, DatagramIn, Effects, Event, FrameOut, GroupFilter,
-    IcmpDetails, IpMeta, ListenerId, Member, Reason, UdpId,
+    IcmpDetails, IpMeta, LinkedGroup, ListenerId, Member, Reason, UdpId,
 };
 
 use crate::accept_queue::AcceptQueue;
@@ -208,7 +208,7 @@ impl Effects for Fx<'_> {
         }
     }
 
-    fn group(&mut self, group: (IpAddr, u16), filter: &GroupFilter) {
+    fn group(&mut self, group: LinkedGroup, filter: &GroupFilter) {
         self.env.tell_group(group, filter);
     }
 

@@ -21,17 +21,18 @@ impl Engine {
     /// Reserves a TCP port, leasing more outgoing ones when those we have are used up.
     pub(crate) fn reserve_port(
         &mut self,
-        wanted: (PortHold, u16),
+        hold: PortHold,
+        port: u16,
         reuse: bool,
         range: PortRange,
     ) -> Result<u16, SocketError> {
-        let mut result = self.stack.tcp_reserve_port(wanted, reuse, range);
-        if wanted.1 == 0 {
+        let mut result = self.stack.tcp_reserve_port(hold, port, reuse, range);
+        if port == 0 {
             for round in 0..self.rounds(range) {
                 if result != Err(SocketError::AddrNotAvailable) || !self.next_ports(round) {
                     break;
                 }
-                result = self.stack.tcp_reserve_port(wanted, reuse, range);
+                result = self.stack.tcp_reserve_port(hold, port, reuse, range);
             }
         }
         result

@@ -38,7 +38,7 @@ impl Engine {
         }
         let range = self.port_range(owner);
         let is_shared = reuse_addr || reuse_port;
-        let port = self.reserve_port((hold, addr.port()), is_shared, range)?;
+        let port = self.reserve_port(hold, addr.port(), is_shared, range)?;
         let is_picked = addr.port() == 0;
         let addr = SocketAddr::new(addr.ip(), port);
         let bound = Bound {
@@ -87,7 +87,7 @@ impl Engine {
 
     /// A port of our choice, for an unbound socket that listens.
     fn bind_anywhere(&mut self, range: PortRange) -> Result<Bound, SocketError> {
-        let port = self.reserve_port((PortHold::of(ANY.ip()), 0), false, range)?;
+        let port = self.reserve_port(PortHold::of(ANY.ip()), 0, false, range)?;
         Ok(Bound {
             addr: SocketAddr::new(ANY.ip(), port),
             is_v6_only: false,
@@ -134,10 +134,10 @@ impl Engine {
         let id = match listened {
             Ok(id) => id,
             Err(error) => {
-                let wanted = (bound.hold(), bound.addr.port());
+                let (hold, range) = (bound.hold(), PortRange::default());
                 let reserved = self
                     .stack
-                    .tcp_reserve_port(wanted, true, PortRange::default());
+                    .tcp_reserve_port(hold, bound.addr.port(), true, range);
                 bound.is_reserved = reserved.is_ok();
                 self.note_bound(owner, bound);
                 return Err(error);

@@ -12,7 +12,7 @@ use crate::chooser::Member;
 use crate::error::Reason;
 use crate::groups::GroupFilter;
 use crate::ids::{ConnId, ListenerId, UdpId};
-use crate::ip::{IcmpDetails, IpMeta};
+use crate::ip::{IcmpDetails, IpMeta, LinkedGroup};
 
 /// The engine's (or simulator's) side. Calls come in the order in which things happened.
 pub trait Effects {
@@ -49,7 +49,7 @@ pub trait Effects {
 
     /// Reports the filter of a group that an engine receives on a link; its keeper reports it to
     /// the link.
-    fn group(&mut self, group: (IpAddr, u16), filter: &GroupFilter) {
+    fn group(&mut self, group: LinkedGroup, filter: &GroupFilter) {
         let _ = (group, filter);
     }
 

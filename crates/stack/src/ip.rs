@@ -35,6 +35,13 @@ pub struct IpMeta {
     pub link: u16,
 }
 
+/// A multicast group on one link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkedGroup {
+    pub group: IpAddr,
+    pub link: u16,
+}
+
 /// A packet of ours did not arrive: an ICMP error, or a neighbour that does not answer.
 /// Unauthenticated; RFC 5927 limits its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

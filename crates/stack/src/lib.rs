@@ -82,7 +82,7 @@ pub use fib::Choice;
 pub use filtering::FilterRules;
 pub use groups::GroupFilter;
 pub use ids::{ConnId, ListenerId, UdpId};
-pub use ip::{Ends, IcmpDetails, IpMeta, PathCause, PathError};
+pub use ip::{Ends, IcmpDetails, IpMeta, LinkedGroup, PathCause, PathError};
 pub use network_layer::{Cx, NetworkLayer, NextHop, OutPacket, OutSegment, Output, Path};
 pub use options::{
     CloseMode, Congestion, GroupChange, KeepAlive, ListenOptions, MtuDiscovery, MulticastOption,

@@ -442,9 +442,9 @@ fn own_groups(config: &StackConfig, routes: &Routes6) -> Option<Box<Groups>> {
         return None;
     }
     let mut groups: Option<Box<Groups>> = None;
-    for (group, link) in routes.reported_groups() {
+    for group in routes.reported_groups() {
         let groups = groups.get_or_insert_default();
-        groups.want(Asker::Address, (group.into(), link), GroupFilter::ALL);
+        groups.want(Asker::Address, group, GroupFilter::ALL);
     }
     if let Some(groups) = &mut groups {
         groups.keep_quiet();

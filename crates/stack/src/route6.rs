@@ -9,6 +9,7 @@ use slipstack_wire::ipv6::solicited_node;
 use slipstack_wire::zone::{zone_of, zoned};
 
 use crate::fib::{self, Choice, Entry, Fib, Prefix, Query, Target};
+use crate::ip::LinkedGroup;
 use crate::route::{Found, add_connected, connected};
 use slipstack_terms::Learnt;
 
@@ -231,10 +232,14 @@ impl Routes6 {
     }
 
     /// Returns the groups that are reported to routers and switches (RFC 3810 6: not the all-nodes
-    /// group), each with its link.
-    pub fn reported_groups(&self) -> impl Iterator<Item = (Ipv6Addr, u16)> + '_ {
+    /// group).
+    pub fn reported_groups(&self) -> impl Iterator<Item = LinkedGroup> + '_ {
         let is_reported = |it: &&(Ipv6Addr, u16)| !matches!(it.0, ALL_NODES | ALL_NODES_HOST);
-        self.groups.iter().filter(is_reported).copied()
+        let reported = self.groups.iter().filter(is_reported);
+        reported.map(|&(group, link)| LinkedGroup {
+            group: group.into(),
+            link,
+        })
     }
 
     pub fn is_on_link(&self, ip: Ipv6Addr) -> bool {
@@ -439,7 +444,11 @@ mod tests {
     fn addresses_that_end_alike_share_a_group() {
         // RFC 4291 2.8, RFC 3810 6.
         let groups: Vec<_> = routes().reported_groups().collect();
-        assert_eq!(groups, [(ip("ff02::1:ff00:5"), 0)]);
+        let of_both = LinkedGroup {
+            group: ip("ff02::1:ff00:5").into(),
+            link: 0,
+        };
+        assert_eq!(groups, [of_both]);
         assert!(routes().is_joined(ALL_NODES) && routes().is_joined(ip("ff02::1:ff00:5")));
         assert!(!routes().is_joined(ip("ff02::1:ff00:6")));
     }

@@ -287,12 +287,11 @@ impl Cx<'_> {
             self.net.routes6.reported_groups().collect(),
             new.reported_groups().collect(),
         );
-        let on = |&(group, link): &(Ipv6Addr, u16)| (group.into(), link);
-        for group in old.iter().filter(|group| !new.contains(group)) {
-            self.want_group(Asker::Address, on(group), GroupFilter::NOTHING);
+        for &group in old.iter().filter(|group| !new.contains(group)) {
+            self.want_group(Asker::Address, group, GroupFilter::NOTHING);
         }
-        for group in new.iter().filter(|group| !old.contains(group)) {
-            self.want_group(Asker::Address, on(group), GroupFilter::ALL);
+        for &group in new.iter().filter(|group| !old.contains(group)) {
+            self.want_group(Asker::Address, group, GroupFilter::ALL);
         }
     }
 

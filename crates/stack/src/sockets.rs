@@ -86,11 +86,13 @@ impl Stack {
     /// Port 0 picks one; returns the port taken.
     pub fn tcp_reserve_port(
         &mut self,
-        wanted: (PortHold, u16),
+        hold: PortHold,
+        port: u16,
         reuse: bool,
         range: PortRange,
     ) -> Result<u16, SocketError> {
-        self.tcp.reserve_port(wanted, reuse, range, &mut cx!(self))
+        self.tcp
+            .reserve_port(hold, port, reuse, range, &mut cx!(self))
     }
 
     /// Releases a port of [`Stack::tcp_reserve_port`].

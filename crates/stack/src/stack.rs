@@ -24,7 +24,7 @@ use crate::icmp;
 use crate::icmp_limit::IcmpLimit;
 use crate::icmpv6;
 use crate::ids::UdpId;
-use crate::ip::{IcmpDetails, IpMeta, PathCause, QUOTED_LEN, Report, parse_flow};
+use crate::ip::{IcmpDetails, IpMeta, LinkedGroup, PathCause, QUOTED_LEN, Report, parse_flow};
 use crate::ipv4;
 use crate::ipv6;
 use crate::neighbour::{Confidence, GivenUp, Learned, Querier};
@@ -490,7 +490,7 @@ impl Stack {
     }
 
     /// Sets the source filter of a group that the engine on another slot of our device receives.
-    pub fn set_slot_group(&mut self, slot: u16, group: (IpAddr, u16), filter: GroupFilter) {
+    pub fn set_slot_group(&mut self, slot: u16, group: LinkedGroup, filter: GroupFilter) {
         cx!(self).want_group(Asker::Slot(slot), group, filter);
     }
 

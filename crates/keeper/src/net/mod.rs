@@ -28,7 +28,9 @@ use slipstack_channel::{INBOX_CELLS, InboxMessage, Passed, PassingHead, SlotGrou
 use slipstack_device::{Device, Flow, RxMeta, Steering, Transport};
 use slipstack_engine::HeldFilter;
 use slipstack_mem::{InboxReader, MpscInbox};
-use slipstack_stack::{ConnectionImage, GroupFilter, Instant, Stack, StackConfig, TcpConfig};
+use slipstack_stack::{
+    ConnectionImage, GroupFilter, Instant, LinkedGroup, Stack, StackConfig, TcpConfig,
+};
 use tracing::warn;
 
 use crate::conflict::Wanted;
@@ -279,7 +281,10 @@ impl Net {
                 is_exclude: announced.is_exclude,
                 sources: announced.sources,
             };
-            let group = (announced.group, announced.link);
+            let group = LinkedGroup {
+                group: announced.group,
+                link: announced.link,
+            };
             self.stack.set_slot_group(announced.slot, group, filter);
         }
     }

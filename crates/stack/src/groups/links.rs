@@ -6,6 +6,7 @@ use core::net::IpAddr;
 use super::entry::Asker;
 use super::filter::GroupFilter;
 use super::table::LinkGroups;
+use crate::ip::LinkedGroup;
 use crate::time::Instant;
 
 /// See the module. Made for the first.
@@ -20,13 +21,8 @@ impl Groups {
     }
 
     /// Sets an asker's filter for a group on a link. Returns `false` if there is no room.
-    pub fn want(
-        &mut self,
-        asker: Asker,
-        (group, link): (IpAddr, u16),
-        filter: GroupFilter,
-    ) -> bool {
-        self.on(link).want(asker, group, filter)
+    pub fn want(&mut self, asker: Asker, of: LinkedGroup, filter: GroupFilter) -> bool {
+        self.on(of.link).want(asker, of.group, filter)
     }
 
     /// Removes a party.

@@ -14,10 +14,9 @@ mod query;
 mod report;
 mod table;
 
-use core::net::IpAddr;
-
 use crate::config::Role;
 use crate::effects::Effects;
+use crate::ip::LinkedGroup;
 use crate::network_layer::Cx;
 use crate::time::Instant;
 
@@ -32,7 +31,7 @@ impl Cx<'_> {
     pub(crate) fn want_group(
         &mut self,
         asker: Asker,
-        group: (IpAddr, u16),
+        group: LinkedGroup,
         filter: GroupFilter,
     ) -> bool {
         let groups = self.net.groups.get_or_insert_default();

@@ -7,6 +7,7 @@ use super::entry::{Asker, Entry, Saying, after};
 use super::filter::GroupFilter;
 use super::querier::{Asked, Querier};
 use crate::effects::Effects;
+use crate::ip::LinkedGroup;
 use crate::rng::Rng;
 use crate::time::Instant;
 
@@ -107,7 +108,8 @@ impl LinkGroups {
         let is_time = self.remind_at.is_some_and(|at| at <= now);
         for entry in &mut self.entries {
             if is_time || entry.take_change() {
-                fx.group((entry.group(), link), entry.state());
+                let group = entry.group();
+                fx.group(LinkedGroup { group, link }, entry.state());
             }
         }
         let is_needed = self.entries.iter().any(|entry| !entry.state().is_nothing());

@@ -53,7 +53,7 @@ impl Tcp {
             return Err(SocketError::AddrNotAvailable);
         }
         let range = options.socket.port_range;
-        let port = self.reserve_port((hold, local.port()), options.reuse_port, range, cx)?;
+        let port = self.reserve_port(hold, local.port(), options.reuse_port, range, cx)?;
         let local = SocketAddr::new(local.ip(), port);
         let choice = cx.net.choices.note(Choice::of(&options.socket));
         let preset = Preset::of(&options.socket, &cx.config.tcp, choice);
@@ -112,7 +112,8 @@ impl Tcp {
     /// range.
     pub fn reserve_port(
         &mut self,
-        (hold, port): (PortHold, u16),
+        hold: PortHold,
+        port: u16,
         reuse_port: bool,
         range: PortRange,
         cx: &mut Cx<'_>,

@@ -233,7 +233,8 @@ pub fn on_segment(
     conn.snd.wnd_max = conn.snd.wnd;
     conn.snd.edge = ack + u64::from(conn.snd.wnd);
     if conn.attempt().is_some() {
-        client::on_answer(conn, now, (segment, ack), servers, cx, fx);
+        let answer = client::Answer { segment, ack };
+        client::on_answer(conn, now, answer, servers, cx, fx);
     }
     // The handshake's last ACK carries data if there is some.
     conn.owe_ack();

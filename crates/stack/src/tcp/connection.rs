@@ -17,7 +17,7 @@ use super::pacing;
 use super::phase::Phase;
 use super::rto::Backoff;
 use super::rtt::Rtt;
-use super::seq;
+use super::seq::{self, Outstanding};
 use super::sizes;
 use super::timers::Timers;
 use crate::choices::ChoiceId;
@@ -63,6 +63,14 @@ pub struct Send {
 }
 
 impl Send {
+    #[inline]
+    pub fn outstanding(&self) -> Outstanding {
+        Outstanding {
+            una: self.una,
+            nxt: self.nxt,
+        }
+    }
+
     #[inline]
     pub fn has_unsent(&self) -> bool {
         self.nxt < self.written || (self.is_fin_queued && !self.is_fin_sent)

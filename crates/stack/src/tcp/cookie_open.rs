@@ -5,8 +5,6 @@ use slipstack_wire::tcp::TcpFlags;
 
 use super::arrival::{Arrival, HalfOpen, Handshake};
 use super::cookie::{EPOCH_NS, StampedOptions, Subject};
-use super::flow::FlowKey;
-use super::segment::Segment;
 use super::syn::{self, Numbers, SynEntry};
 use super::{Tcp, isn};
 use crate::counters::Counter;
@@ -63,14 +61,12 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> bool {
-        let &Arrival {
-            key, segment, link, ..
-        } = arrival;
+        let &Arrival { key, segment, .. } = arrival;
         let control = segment.flags.0 & (TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK).0;
         if control != TcpFlags::ACK.0 || !self.listeners.expects_cookies(key, now) {
             return false;
         }
-        let Some(entry) = self.restore(now, (key, link), segment, cx) else {
+        let Some(entry) = self.restore(now, arrival, cx) else {
             cx.counters.bump(Counter::RxTcpBadCookies);
             return false;
         };
@@ -89,10 +85,12 @@ impl Tcp {
     fn restore(
         &mut self,
         now: Instant,
-        (key, link): (&FlowKey, Option<u16>),
-        segment: &Segment<'_>,
+        arrival: &Arrival<'_>,
         cx: &mut Cx<'_>,
     ) -> Option<SynEntry> {
+        let &Arrival {
+            key, segment, link, ..
+        } = arrival;
         let id = self.listeners.choose(key, link, &self.hasher)?;
         let listener = self.listeners.find(id)?;
         let choice = cx.net.choices.find(listener.preset.choice);

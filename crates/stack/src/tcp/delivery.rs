@@ -57,6 +57,14 @@ pub struct Sample {
     pub in_flight: u64,
 }
 
+/// A delivery rate, in bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    pub bytes_per_second: u64,
+    /// The program's pace was the limit, not the path.
+    pub is_app_limited: bool,
+}
+
 /// State of one connection while data is in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
@@ -66,20 +74,22 @@ pub struct Delivery {
     lost: u32,
     /// C.app_limited: the samples up to this C.delivered say less than the path can do.
     limited_upto: u64,
-    /// The last sample that counts, bytes per second.
-    rate: u64,
-    is_rate_limited: bool,
+    /// The last sample that counts.
+    rate: Rate,
 }
 
 impl Default for Delivery {
     fn default() -> Delivery {
-        Delivery::resume((0, true))
+        Delivery::resume(Rate {
+            bytes_per_second: 0,
+            is_app_limited: true,
+        })
     }
 }
 
 impl Delivery {
     /// A flight begins; before it this was the rate.
-    pub fn resume((rate, is_rate_limited): (u64, bool)) -> Delivery {
+    pub fn resume(rate: Rate) -> Delivery {
         Delivery {
             delivered_at: 0,
             first_sent_at: 0,
@@ -87,7 +97,6 @@ impl Delivery {
             // Segments sent after a rest measure the program's speed, not the path's.
             limited_upto: 1,
             rate,
-            is_rate_limited,
         }
     }
 
@@ -121,9 +130,9 @@ impl Delivery {
         self.lost = self.lost.wrapping_add(bytes as u32);
     }
 
-    /// Returns the last valid rate, and whether it was limited by the sender.
-    pub fn rate(&self) -> (u64, bool) {
-        (self.rate, self.is_rate_limited)
+    /// Returns the last valid rate.
+    pub fn rate(&self) -> Rate {
+        self.rate
     }
 
     /// An ACK delivered all that was outstanding, and nothing needs a sample; `elapsed` since the
@@ -137,7 +146,7 @@ impl Delivery {
         let since = u64::from((delivered as u32).wrapping_sub(stamp.delivered));
         let interval = ns(stamp.since_first).max(elapsed + ns(stamp.since_delivered));
         // Most samples are below the known rate: no division.
-        let is_faster = since * SECOND_NS > self.rate.saturating_mul(interval);
+        let is_faster = since * SECOND_NS > self.rate.bytes_per_second.saturating_mul(interval);
         if is_faster || stamp.in_flight & LIMITED == 0 {
             self.set_rate(since, interval, stamp.in_flight & LIMITED != 0);
         }
@@ -146,8 +155,10 @@ impl Delivery {
     #[cold]
     fn set_rate(&mut self, since: u64, interval: u64, is_limited: bool) {
         if let Some(rate) = (since * SECOND_NS).checked_div(interval) {
-            self.rate = rate;
-            self.is_rate_limited = is_limited;
+            self.rate = Rate {
+                bytes_per_second: rate,
+                is_app_limited: is_limited,
+            };
         }
     }
 
@@ -185,9 +196,11 @@ impl Delivery {
         // stamp cannot represent gives none.
         if interval >= min_rtt_ns && interval > 0 && stamp.since_first != u32::MAX {
             sample.rate = (u128::from(since) * 1_000_000_000 / u128::from(interval)) as u64;
-            if !sample.is_app_limited || sample.rate >= self.rate {
-                self.rate = sample.rate;
-                self.is_rate_limited = sample.is_app_limited;
+            if !sample.is_app_limited || sample.rate >= self.rate.bytes_per_second {
+                self.rate = Rate {
+                    bytes_per_second: sample.rate,
+                    is_app_limited: sample.is_app_limited,
+                };
             }
         }
         sample
@@ -245,14 +258,18 @@ mod tests {
             limited_upto: 0,
             ..Delivery::default()
         };
+        let by_path = Rate {
+            bytes_per_second: 1_000_000,
+            is_app_limited: false,
+        };
         let fast = delivery.on_sent(Instant(MS), 10_000, 0, 0);
         delivery.on_delivered(Instant(11 * MS), &newest(MS, fast), 10_000, MS);
-        assert_eq!(delivery.rate(), (1_000_000, false));
+        assert_eq!(delivery.rate(), by_path);
         delivery.on_app_limited(10_000, 0);
         let slow = delivery.on_sent(Instant(20 * MS), 100, 0, 10_000);
         let sample = delivery.on_delivered(Instant(30 * MS), &newest(20 * MS, slow), 10_100, MS);
         assert!(sample.is_app_limited && sample.rate == 10_000);
-        assert_eq!(delivery.rate(), (1_000_000, false));
+        assert_eq!(delivery.rate(), by_path);
         assert_eq!(delivery.limited_upto, 0);
     }
 

@@ -7,6 +7,7 @@
 
 use slipstack_wire::user_timeout::UserTimeout;
 
+use super::delivery::Rate;
 use super::mtu_search::search::Search;
 use super::rack::Rack;
 use super::segment::Segment;
@@ -114,13 +115,13 @@ pub const REORDERING: u16 = 3;
 const REORDERING_MAX: u64 = 300;
 
 impl Figures {
-    /// Notes that data up to `end` arrived after data up to `fack` (Linux:
+    /// Notes a segment that arrived after data up to `distance` bytes beyond its end (Linux:
     /// tcp_check_sack_reordering).
     #[cold]
-    pub fn on_reordering(&mut self, (end, fack): (u64, u64), mss: u16) {
+    pub fn on_reordering(&mut self, distance: u64, mss: u16) {
         self.reorderings = self.reorderings.wrapping_add(1);
         // The segment that ends there counts too.
-        let degree = 1 + (fack - end).div_ceil(u64::from(mss).max(1));
+        let degree = 1 + distance.div_ceil(u64::from(mss).max(1));
         let beyond = degree.min(REORDERING_MAX).saturating_sub(REORDERING.into()) as u16;
         self.reordering_beyond = self.reordering_beyond.max(beyond);
     }
@@ -217,19 +218,21 @@ impl KeptRate {
     const UNIT: u64 = 128;
     const BY_PATH: u32 = 1 << 31;
 
-    pub fn of((rate, is_app_limited): (u64, bool)) -> KeptRate {
-        let units = (rate / Self::UNIT).min(u64::from(Self::BY_PATH - 1)) as u32;
-        KeptRate(if is_app_limited {
+    pub fn of(rate: Rate) -> KeptRate {
+        let units = (rate.bytes_per_second / Self::UNIT).min(u64::from(Self::BY_PATH - 1)) as u32;
+        KeptRate(if rate.is_app_limited {
             units
         } else {
             units | Self::BY_PATH
         })
     }
 
-    /// Bytes a second, and whether the program's pace was the limit.
-    pub fn get(self) -> (u64, bool) {
+    pub fn get(self) -> Rate {
         let units = self.0 & !Self::BY_PATH;
-        (u64::from(units) * Self::UNIT, self.0 & Self::BY_PATH == 0)
+        Rate {
+            bytes_per_second: u64::from(units) * Self::UNIT,
+            is_app_limited: self.0 & Self::BY_PATH == 0,
+        }
     }
 }
 
@@ -267,10 +270,14 @@ mod tests {
 
     #[test]
     fn a_delivery_rate_and_its_limit_survive_an_idle_period() {
-        for rate in [(0, true), (128_000, false), (1 << 36, true)] {
+        let rate = |bytes_per_second, is_app_limited| Rate {
+            bytes_per_second,
+            is_app_limited,
+        };
+        for rate in [rate(0, true), rate(128_000, false), rate(1 << 36, true)] {
             assert_eq!(KeptRate::of(rate).get(), rate);
         }
-        assert_eq!(KeptRate::default().get(), (0, true));
+        assert_eq!(KeptRate::default().get(), rate(0, true));
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn with_times(info: TcpInfo, conn: &Connection, tcp: &TcpConfig) -> TcpInfo {
 
 /// Adds rates, and counts of the connection's data.
 fn with_traffic(info: TcpInfo, conn: &Connection, now: Instant, flight: &Flight) -> TcpInfo {
-    let (delivery_rate, is_delivery_app_limited) = match &conn.flight {
+    let rate = match &conn.flight {
         Some(flight) => flight.delivery.rate(),
         None => conn.past.rate.get(),
     };
@@ -125,8 +125,8 @@ fn with_traffic(info: TcpInfo, conn: &Connection, now: Instant, flight: &Flight)
     let sent = seq::offset(conn.snd.nxt.max(seq::FIRST)) - u64::from(conn.snd.is_fin_sent);
     TcpInfo {
         pacing_rate: conn.pacing_rate(),
-        delivery_rate,
-        is_delivery_app_limited,
+        delivery_rate: rate.bytes_per_second,
+        is_delivery_app_limited: rate.is_app_limited,
         busy_us: figures.busy_ns() / 1_000 + conn.past.busy_ns() / 1_000,
         rwnd_limited_us: figures.window_ns() / 1_000,
         sndbuf_limited_us: figures.buffer_ns() / 1_000,

@@ -7,6 +7,7 @@
 
 use super::rtt::Rtt;
 use super::scoreboard::{Delivered, Judgement, Scoreboard};
+use super::seq::Outstanding;
 use crate::time::Instant;
 
 /// RFC 5681: duplicates that mean loss.
@@ -76,9 +77,9 @@ impl Rack {
 
     /// RFC 8985 6.2 step 4: a D-SACK shows that the window was too small.
     #[cold]
-    pub fn on_dsack(&mut self, una: u64, nxt: u64) {
-        if una >= self.stepped_at {
-            self.stepped_at = nxt;
+    pub fn on_dsack(&mut self, outstanding: Outstanding) {
+        if outstanding.una >= self.stepped_at {
+            self.stepped_at = outstanding.nxt;
             self.steps = (self.steps + 1).min(STEPS_MAX);
         }
         self.persistence = PERSISTENCE;
@@ -221,13 +222,13 @@ mod tests {
             let again = rack.detect(Instant(101_001), &mut board, &rtt, false);
             first.recheck_at.or(again.recheck_at).unwrap().0
         };
-        rack.on_dsack(0, 100);
+        rack.on_dsack(Outstanding { una: 0, nxt: 100 });
         assert_eq!(lost_at(&mut rack), 101_000 + 2 * 25_000);
         // Within the same round trip, then in the next two.
-        rack.on_dsack(50, 150);
+        rack.on_dsack(Outstanding { una: 50, nxt: 150 });
         assert_eq!(lost_at(&mut rack), 101_000 + 2 * 25_000);
-        rack.on_dsack(100, 200);
-        rack.on_dsack(200, 300);
+        rack.on_dsack(Outstanding { una: 100, nxt: 200 });
+        rack.on_dsack(Outstanding { una: 200, nxt: 300 });
         assert_eq!(lost_at(&mut rack), 101_000 + 4 * 25_000);
         for _ in 0..15 {
             rack.on_recovered();

@@ -12,6 +12,13 @@ pub const SYN: u64 = 1 << 33;
 /// The sequence number of the first byte of the stream.
 pub const FIRST: u64 = SYN + 1;
 
+/// The outstanding part of a send sequence space: SND.UNA up to SND.NXT.
+#[derive(Clone, Copy, Debug)]
+pub struct Outstanding {
+    pub una: u64,
+    pub nxt: u64,
+}
+
 /// The number that goes on the wire.
 #[inline]
 pub fn to_wire(initial: u32, seq: u64) -> u32 {

@@ -12,7 +12,7 @@ use super::choosing::Chosen;
 use crate::counters::Counter;
 use crate::effects::{DatagramIn, Effects, RxChecksum, RxMeta};
 use crate::ids::UdpId;
-use crate::ip::IpMeta;
+use crate::ip::{IpMeta, LinkedGroup};
 use crate::network_layer::Cx;
 
 /// The outcome of a received datagram.
@@ -108,11 +108,13 @@ impl Udp {
 
     /// Returns whether a datagram to a group is for this socket.
     fn hears(&self, id: UdpId, datagram: &DatagramIn<'_>) -> bool {
-        let (group, source) = (datagram.to.ip(), datagram.from.ip());
+        let (source, link) = (datagram.from.ip(), datagram.link);
+        let group = datagram.to.ip();
         let socket = self.find(id);
         let multicast = socket.and_then(|socket| socket.multicast.as_ref());
         !group.is_multicast()
-            || multicast.is_none_or(|multicast| multicast.hears((group, datagram.link), source))
+            || multicast
+                .is_none_or(|multicast| multicast.hears(LinkedGroup { group, link }, source))
     }
 
     fn deliver(

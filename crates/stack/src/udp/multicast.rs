@@ -9,6 +9,7 @@ use super::Udp;
 use crate::error::SocketError;
 use crate::groups::{Asker, GroupFilter};
 use crate::ids::UdpId;
+use crate::ip::LinkedGroup;
 use crate::network_layer::Cx;
 use crate::options::{GroupChange, MulticastOption};
 
@@ -25,7 +26,7 @@ pub(super) struct Multicast {
     /// By family, of datagrams to others and to groups.
     links: [[Option<u16>; 2]; 2],
     /// The last one first, as on Linux.
-    memberships: Vec<((IpAddr, u16), GroupFilter)>,
+    memberships: Vec<(LinkedGroup, GroupFilter)>,
 }
 
 impl Multicast {
@@ -57,12 +58,13 @@ impl Multicast {
     }
 
     /// ip_mc_sf_allow(), and inet6_mc_check(), which ignores the link.
-    pub fn hears(&self, (group, link): (IpAddr, u16), source: IpAddr) -> bool {
+    pub fn hears(&self, to: LinkedGroup, source: IpAddr) -> bool {
         let mut memberships = self.memberships.iter();
-        let is_it = |of: &(IpAddr, u16)| of.0 == group && (group.is_ipv6() || of.1 == link);
+        let is_v6 = to.group.is_ipv6();
+        let is_it = |of: &LinkedGroup| of.group == to.group && (is_v6 || of.link == to.link);
         match memberships.find(|(of, _)| is_it(of)) {
             Some((_, filter)) => filter.allows(source),
-            None => self.hears_all[usize::from(group.is_ipv6())],
+            None => self.hears_all[usize::from(is_v6)],
         }
     }
 
@@ -85,7 +87,7 @@ impl Multicast {
     /// Applies a change and returns the group's filter from now on.
     fn change(
         &mut self,
-        group: (IpAddr, u16),
+        group: LinkedGroup,
         change: GroupChange,
     ) -> Result<GroupFilter, SocketError> {
         let at = self.memberships.iter().position(|(of, _)| *of == group);
@@ -129,7 +131,7 @@ impl Udp {
             change,
         } = option
         {
-            return self.change_group(id, (group, link), change, cx);
+            return self.change_group(id, LinkedGroup { group, link }, change, cx);
         }
         let socket = self.find_mut(id)?;
         let multicast = socket.multicast.get_or_insert(Multicast::DEFAULT.into());
@@ -142,11 +144,11 @@ impl Udp {
     fn change_group(
         &mut self,
         id: UdpId,
-        group: (IpAddr, u16),
+        group: LinkedGroup,
         change: GroupChange,
         cx: &mut Cx<'_>,
     ) -> Result<(), SocketError> {
-        if !group.0.is_multicast() {
+        if !group.group.is_multicast() {
             return Err(SocketError::InvalidArgument);
         }
         let socket = self.find_mut(id)?;

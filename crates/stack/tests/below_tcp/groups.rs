@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::support::*;
 use slipstack_stack::{
-    Counter, DatagramOut, GroupChange, GroupFilter, MulticastOption, Role, SocketError, UdpId,
-    UdpOptions,
+    Counter, DatagramOut, GroupChange, GroupFilter, LinkedGroup, MulticastOption, Role,
+    SocketError, UdpId, UdpOptions,
 };
 use slipstack_wire::checksum;
 
@@ -344,7 +344,10 @@ fn engines_leave_reports_to_their_keeper_which_merges_them() {
     change(&mut engine, udp, GroupChange::Join);
     engine.pass(59_000);
     assert!(engine.take_frames().is_empty());
-    let group = (IpAddr::from(GROUP), 0);
+    let group = LinkedGroup {
+        group: GROUP.into(),
+        link: 0,
+    };
     // Told at once, and again in case the keeper is a new one.
     assert_eq!(engine.fx.groups, vec![(group, GroupFilter::ALL); 2]);
     let mut keeper = Table::with(|config| config.role = Role::Keeper);

@@ -30,7 +30,7 @@ pub struct Recorder {
     pub cuts: Vec<Option<Gso>>,
     pub datagrams: Vec<(UdpId, SocketAddr, SocketAddr, Vec<u8>)>,
     pub events: Vec<Event>,
-    pub groups: Vec<((IpAddr, u16), GroupFilter)>,
+    pub groups: Vec<(LinkedGroup, GroupFilter)>,
     pub returned: Vec<Returned>,
 }
 
@@ -66,7 +66,7 @@ impl Effects for Recorder {
         self.events.push(event);
     }
 
-    fn group(&mut self, group: (IpAddr, u16), filter: &GroupFilter) {
+    fn group(&mut self, group: LinkedGroup, filter: &GroupFilter) {
         self.groups.push((group, filter.clone()));
     }
 

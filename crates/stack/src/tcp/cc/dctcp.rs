@@ -3,6 +3,7 @@
 //! Everything that is not ECN is NewReno (RFC 8257 3.4, 3.5).
 
 use super::{NewReno, Window};
+use crate::tcp::seq::Outstanding;
 
 /// alpha is a fraction of 2²⁰.
 const ONE: u32 = 1 << 20;
@@ -36,11 +37,12 @@ impl Default for Dctcp {
 
 impl Dctcp {
     /// RFC 8257 3.3, steps 1 to 8, for every ACK that advances.
-    pub fn on_delivered(&mut self, bytes: u32, is_marked: bool, una: u64, nxt: u64) {
+    pub fn on_delivered(&mut self, bytes: u32, is_marked: bool, outstanding: Outstanding) {
         self.acked = self.acked.saturating_add(bytes);
         if is_marked {
             self.marked = self.marked.saturating_add(bytes);
         }
+        let Outstanding { una, nxt } = outstanding;
         let is_over = (una as u32).wrapping_sub(self.window_end) as i32 > 0;
         if !self.has_window {
             self.has_window = true;
@@ -75,7 +77,9 @@ mod tests {
             for _ in 0..200 {
                 for i in 0..10u64 {
                     una += 1_000;
-                    dctcp.on_delivered(1_000, i < marked_of_ten, una, una + 9_000);
+                    let nxt = una + 9_000;
+                    let outstanding = Outstanding { una, nxt };
+                    dctcp.on_delivered(1_000, i < marked_of_ten, outstanding);
                 }
                 oracle = oracle * 15.0 / 16.0 + goal / 16.0;
             }

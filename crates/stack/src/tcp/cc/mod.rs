@@ -25,6 +25,7 @@ use dctcp::Dctcp;
 use hystart::{HyStart, Verdict};
 
 use super::delivery::Sample;
+use super::seq::Outstanding;
 use crate::options::Congestion;
 use crate::time::Instant;
 
@@ -279,11 +280,17 @@ impl Control {
     }
 
     /// Something was delivered, in any state; only for those that want samples.
-    pub fn on_sample(&mut self, now: Instant, sample: &Sample, ends: (u64, u64), is_marked: bool) {
+    pub fn on_sample(
+        &mut self,
+        now: Instant,
+        sample: &Sample,
+        outstanding: Outstanding,
+        is_marked: bool,
+    ) {
         match &mut self.algorithm {
             Algorithm::Dctcp(a) => {
                 let bytes = u32::try_from(sample.newly_delivered).unwrap_or(u32::MAX);
-                a.on_delivered(bytes, is_marked, ends.0, ends.1);
+                a.on_delivered(bytes, is_marked, outstanding);
             }
             Algorithm::Bbr(a) => a.on_sample(now, &mut self.window, sample, is_marked),
             _ => {}

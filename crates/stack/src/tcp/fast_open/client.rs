@@ -52,13 +52,20 @@ pub fn flush(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl
     }
 }
 
+/// A SYN-ACK, and the number that it acknowledges.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer<'a> {
+    pub segment: &'a Segment<'a>,
+    pub ack: u64,
+}
+
 /// Handles the SYN-ACK: a new cookie, and how much of the data was accepted. The rest is simply
 /// still to be sent.
 #[cold]
 pub fn on_answer(
     conn: &mut Connection,
     now: Instant,
-    (segment, acked): (&Segment<'_>, u64),
+    answer: Answer<'_>,
     servers: &mut ServerCache,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
@@ -67,15 +74,15 @@ pub fn on_answer(
         return;
     };
     let server = conn.key.remote_ip();
-    if let Some(FastOpen::Cookie(cookie)) = segment.fast_open() {
+    if let Some(FastOpen::Cookie(cookie)) = answer.segment.fast_open() {
         let mss = conn.snd.peer_mss;
         servers.learn(now, server, Known { cookie, mss });
     }
-    if acked > seq::FIRST {
+    if answer.ack > seq::FIRST {
         servers.on_taken(server);
         cx.counters.bump(Counter::TcpSynDataTaken);
-        conn.snd.una = acked;
-        conn.snd.nxt = acked;
+        conn.snd.una = answer.ack;
+        conn.snd.nxt = answer.ack;
         acknowledged::report(conn, cx, fx);
     } else if attempt.is_plain() {
         servers.on_loss(now, server);

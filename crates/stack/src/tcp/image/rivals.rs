@@ -43,18 +43,25 @@ impl Fields {
     }
 }
 
+/// An entry of the table of half-open connections, and the hash of its flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HashedSyn {
+    pub index: u32,
+    pub hash: u64,
+}
+
 impl Tcp {
     /// Handles a SYN of the peer that arrived before its connection did. `Err`: the connection
     /// gives way.
     pub(super) fn settle_rivals(
         &mut self,
-        (index, hash): (u32, u64),
+        syn: HashedSyn,
         fields: &Fields,
         now: Instant,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> Result<(), SocketError> {
-        let entry = self.syns.entries.at(index);
+        let entry = self.syns.entries.at(syn.index);
         // In one table the peer's new SYN would meet LAST-ACK or CLOSING, and the answer to the
         // challenge would end a connection that only waits for an ACK (RFC 9293 3.10.7.4): the
         // handshake is already one step further.
@@ -62,7 +69,7 @@ impl Tcp {
             return Err(SocketError::FlowExists);
         }
         // RFC 5961 4.2: no SYN ends a connection. The ACK that the adopter owes is the challenge.
-        let Some(mut entry) = self.drop_syn(index, hash) else {
+        let Some(mut entry) = self.drop_syn(syn.index, syn.hash) else {
             return Ok(());
         };
         cx.counters.bump(Counter::TcpSynExpired);

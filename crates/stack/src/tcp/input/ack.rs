@@ -25,6 +25,7 @@ use crate::tcp::recovery;
 use crate::tcp::recovery::state::{AckFacts, State};
 use crate::tcp::scoreboard::Delivered;
 use crate::tcp::segment::Segment;
+use crate::tcp::seq::Outstanding;
 use crate::tcp::timers::Resend;
 use crate::tcp::verdict::Verdict;
 use crate::tcp::{isn, keepalive, resend_timer, seq, user_timeout};
@@ -90,7 +91,7 @@ pub fn on_ack(
         }
         let is_bare = segment.payload.is_empty() && !segment.flags.is_fin() && !window_changed;
         if is_bare && ack == conn.snd.una {
-            settle_probe(conn, &Delivered::default(), (false, true));
+            settle_probe(conn, &AckFacts::bare_duplicate());
         }
     }
     if window_changed {
@@ -172,11 +173,6 @@ fn on_outstanding(
     };
     let rtt_ns = sample_rtt(conn, now, segment, has_advanced, &delivered);
     let newly_lost = detect(conn, now, segment, &delivered, fack, dsacked, cx);
-    let is_bare = is_duplicate && delivered.bytes == 0;
-    settle_probe(conn, &delivered, (dsacked.is_some(), is_bare));
-    // RFC 3168 6.1.2.
-    let is_marked = segment.flags.contains(TcpFlags::ECE) && conn.ecn.is_on();
-    sample_delivery(conn, now, (&delivered, newly_lost, rtt_ns), is_marked);
     let facts = AckFacts {
         delivered,
         has_advanced,
@@ -188,8 +184,11 @@ fn on_outstanding(
             .filter(|_| conn.opts.has_timestamps),
         dsacked,
         rtt_ns,
-        is_marked,
+        // RFC 3168 6.1.2.
+        is_marked: segment.flags.contains(TcpFlags::ECE) && conn.ecn.is_on(),
     };
+    settle_probe(conn, &facts);
+    sample_delivery(conn, now, &facts);
     let was_lost = is_after_timeout(conn);
     recovery::on_ack(conn, now, &facts);
     if was_lost && !is_after_timeout(conn) {
@@ -215,23 +214,19 @@ fn is_after_timeout(conn: &Connection) -> bool {
 
 /// Takes a sample of the delivery rate and passes it to the algorithm.
 #[inline]
-fn sample_delivery(
-    conn: &mut Connection,
-    now: Instant,
-    (delivered, newly_lost, rtt_ns): (&Delivered, u64, u64),
-    is_marked: bool,
-) {
+fn sample_delivery(conn: &mut Connection, now: Instant, facts: &AckFacts) {
+    let delivered = &facts.delivered;
     let (Some(flight), Some(newest)) = (conn.flight.as_deref_mut(), delivered.newest) else {
         return;
     };
-    if is_marked {
+    if facts.is_marked {
         let segments = delivered.bytes.div_ceil(u64::from(conn.snd.mss).max(1));
         flight.figures.marked = flight.figures.marked.wrapping_add(segments as u32);
     }
     if flight.board.is_empty() {
         flight.figures.set_pace(now, Pace::Idle);
     }
-    flight.delivery.on_lost(newly_lost);
+    flight.delivery.on_lost(facts.newly_lost);
     let total = conn.snd.una + flight.board.sacked_bytes();
     let min_rtt = conn.rtt.min_ns();
     let sample = flight.delivery.on_delivered(now, &newest, total, min_rtt);
@@ -239,13 +234,14 @@ fn sample_delivery(
         let in_flight = conn.in_flight();
         let sample = Sample {
             newly_delivered: delivered.bytes,
-            newly_lost,
-            rtt_ns,
+            newly_lost: facts.newly_lost,
+            rtt_ns: facts.rtt_ns,
             in_flight,
             ..sample
         };
+        let outstanding = conn.snd.outstanding();
         conn.cc
-            .on_sample(now, &sample, (conn.snd.una, conn.snd.nxt), is_marked);
+            .on_sample(now, &sample, outstanding, facts.is_marked);
     }
 }
 
@@ -264,12 +260,13 @@ fn detect(
         return 0;
     }
     let rtt = conn.rtt;
-    let (mss, resent) = (conn.snd.mss, dsacked.map_or(0, |_| conn.total_resent()));
+    let mss = conn.snd.mss;
+    let duplicate = dsacked.map(|range| Duplicate::of(conn, range));
     let Some(flight) = conn.flight.as_deref_mut() else {
         return 0;
     };
-    if let Some(range) = dsacked {
-        on_dsack(flight, range, (conn.snd.una, conn.snd.nxt), (mss, resent));
+    if let Some(duplicate) = duplicate {
+        duplicate.note(flight);
     }
     let offset = Some(conn.opts.ts_offset).filter(|_| conn.opts.has_timestamps);
     let is_echo_older = |sent_at| {
@@ -280,7 +277,7 @@ fn detect(
     };
     let rack = &mut flight.rack;
     if let Some(end) = rack.on_delivered(now, delivered, fack, &rtt, is_echo_older) {
-        flight.figures.on_reordering((end, fack), mss);
+        flight.figures.on_reordering(fack - end, mss);
     }
     // In order and nothing suspect: nothing can be lost.
     let in_recovery = flight.recovery.state.is_repair();
@@ -304,26 +301,43 @@ fn detect(
     detection.newly_lost
 }
 
-#[cold]
-fn on_dsack(
-    flight: &mut InFlight,
+/// Data that a D-SACK reports as received twice.
+struct Duplicate {
     range: Range,
-    (una, nxt): (u64, u64),
-    (mss, resent): (u16, u32),
-) {
-    let figures = &mut flight.figures;
-    let count = (range.end - range.start).div_ceil(u64::from(mss).max(1)) as u32;
-    figures.dsacks = figures.dsacks.wrapping_add(count);
-    if figures.dsacks > resent {
-        return;
+    /// Its segments, rounded up.
+    count: u32,
+    outstanding: Outstanding,
+    /// Segments that the connection has sent again so far.
+    total_resent: u32,
+}
+
+impl Duplicate {
+    #[cold]
+    fn of(conn: &Connection, range: Range) -> Duplicate {
+        let mss = u64::from(conn.snd.mss).max(1);
+        Duplicate {
+            range,
+            count: (range.end - range.start).div_ceil(mss) as u32,
+            outstanding: conn.snd.outstanding(),
+            total_resent: conn.total_resent(),
+        }
     }
-    figures.redelivered = figures.redelivered.wrapping_add(count);
-    // A probe is sent by the timer, and a segment duplicated by the network was sent once: neither
-    // concerns the reordering window (Linux: tcp_dsack_seen).
-    let recovery = &flight.recovery;
-    let is_of_probe = recovery.probe_was_resend && recovery.probe_end == range.end;
-    if !is_of_probe {
-        flight.rack.on_dsack(una, nxt);
+
+    #[cold]
+    fn note(&self, flight: &mut InFlight) {
+        let figures = &mut flight.figures;
+        figures.dsacks = figures.dsacks.wrapping_add(self.count);
+        if figures.dsacks > self.total_resent {
+            return;
+        }
+        figures.redelivered = figures.redelivered.wrapping_add(self.count);
+        // A probe is sent by the timer, and a segment duplicated by the network was sent once:
+        // neither concerns the reordering window (Linux: tcp_dsack_seen).
+        let recovery = &flight.recovery;
+        let is_of_probe = recovery.probe_was_resend && recovery.probe_end == self.range.end;
+        if !is_of_probe {
+            flight.rack.on_dsack(self.outstanding);
+        }
     }
 }
 
@@ -337,10 +351,9 @@ fn on_late_dsack(conn: &mut Connection, segment: &Segment<'_>, ack: u64) {
     let Some(range) = take_sack(conn, segment, ack, &mut Delivered::default()) else {
         return;
     };
-    let ends = (conn.snd.una, conn.snd.nxt);
-    let counts = (conn.snd.mss, conn.total_resent());
+    let duplicate = Duplicate::of(conn, range);
     let flight = conn.flight_mut();
-    on_dsack(flight, range, ends, counts);
+    duplicate.note(flight);
     // RFC 8985 7.4.2: original and probe have both arrived.
     flight.recovery.probe_end = 0;
     if flight.recovery.undo.on_dsack(range) {
@@ -352,11 +365,7 @@ fn on_late_dsack(conn: &mut Connection, segment: &Segment<'_>, ack: u64) {
 /// RFC 8985 7.4: did the tail loss probe repair a loss? A D-SACK, and a duplicate ACK that reports
 /// nothing, say that original and probe have both arrived.
 #[inline]
-fn settle_probe(
-    conn: &mut Connection,
-    delivered: &Delivered,
-    (has_dsack, is_bare_duplicate): (bool, bool),
-) {
+fn settle_probe(conn: &mut Connection, facts: &AckFacts) {
     let una = conn.snd.una;
     let Some(flight) = conn.flight.as_deref_mut() else {
         return;
@@ -365,13 +374,14 @@ fn settle_probe(
     if recovery.probe_end == 0 {
         return;
     }
+    let is_bare_duplicate = facts.is_duplicate && facts.delivered.bytes == 0;
     let is_settled = is_bare_duplicate || !recovery.probe_was_resend;
-    if has_dsack || (is_settled && una >= recovery.probe_end) {
+    if facts.dsacked.is_some() || (is_settled && una >= recovery.probe_end) {
         recovery.probe_end = 0;
     } else if una > recovery.probe_end {
         recovery.probe_end = 0;
         if recovery.state == State::Open {
-            recovery::on_probe_repaired(conn, delivered);
+            recovery::on_probe_repaired(conn, &facts.delivered);
         }
     }
 }

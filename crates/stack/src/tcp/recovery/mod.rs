@@ -164,7 +164,7 @@ fn flight_size(conn: &Connection, delivered: &Delivered) -> u32 {
 /// RFC 5681 3.2 step 2, RFC 6675 5 step 4.
 fn enter(conn: &mut Connection, delivered: &Delivered) {
     let outstanding = flight_size(conn, delivered);
-    let ends = (conn.snd.una, conn.snd.nxt);
+    let range = conn.snd.outstanding();
     let in_flight = conn.in_flight();
     let flight = conn.flight.get_or_insert_with(Default::default);
     // RFC 6937 3: data that this ACK has delivered was in flight too; PRR counts it.
@@ -172,7 +172,7 @@ fn enter(conn: &mut Connection, delivered: &Delivered) {
     let was_open = flight.recovery.state == State::Open;
     flight
         .recovery
-        .begin(State::Recovery, ends, in_flight, &conn.cc);
+        .begin(State::Recovery, range, in_flight, &conn.cc);
     if was_open {
         conn.cc.on_loss(outstanding);
     }
@@ -186,12 +186,12 @@ fn enter(conn: &mut Connection, delivered: &Delivered) {
 #[cold]
 fn enter_marked(conn: &mut Connection, delivered: &Delivered) {
     let outstanding = flight_size(conn, delivered);
-    let ends = (conn.snd.una, conn.snd.nxt);
+    let range = conn.snd.outstanding();
     let in_flight = conn.in_flight() + delivered.bytes;
     let flight = conn.flight.get_or_insert_with(Default::default);
     flight
         .recovery
-        .begin(State::Marked, ends, in_flight, &conn.cc);
+        .begin(State::Marked, range, in_flight, &conn.cc);
     // Whatever was retransmitted before: the mark stands (Linux: tcp_enter_cwr).
     flight.recovery.undo.take();
     conn.cc.on_mark(outstanding);
@@ -250,7 +250,7 @@ fn reduce(conn: &mut Connection, facts: &AckFacts, is_first: bool) {
 #[cold]
 #[inline(never)]
 pub fn on_timeout(conn: &mut Connection, has_probe: bool) {
-    let (una, point) = (conn.snd.una, conn.snd.nxt);
+    let range = conn.snd.outstanding();
     let outstanding = flight_size(conn, &Delivered::default());
     let is_first = conn.backoff.count() == 0;
     let has_sack = conn.opts.has_sack;
@@ -260,7 +260,7 @@ pub fn on_timeout(conn: &mut Connection, has_probe: bool) {
     if is_first {
         flight
             .recovery
-            .begin(State::Loss, (una, point), outstanding.into(), &conn.cc);
+            .begin(State::Loss, range, outstanding.into(), &conn.cc);
         // A mark and a recovery have lowered it for this window.
         if matches!(before, State::Open | State::Loss) {
             conn.cc.on_loss(outstanding);
@@ -275,9 +275,9 @@ pub fn on_timeout(conn: &mut Connection, has_probe: bool) {
     } else {
         Frto::Off
     };
-    flight.recovery.timeout_nxt = point;
+    flight.recovery.timeout_nxt = range.nxt;
     flight.recovery.state = State::Loss;
-    flight.recovery.point = point;
+    flight.recovery.point = range.nxt;
     flight.recovery.duplicates = 0;
     flight.recovery.probe_end = 0;
     // RFC 2018 8: when the first record itself is SACKed the peer has reneged.

@@ -3,6 +3,7 @@
 use crate::tcp::assembler::Range;
 use crate::tcp::cc::Control;
 use crate::tcp::scoreboard::Delivered;
+use crate::tcp::seq::Outstanding;
 use crate::tcp::undo::Undo;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -85,17 +86,17 @@ impl Recovery {
     pub(super) fn begin(
         &mut self,
         state: State,
-        (una, point): (u64, u64),
+        outstanding: Outstanding,
         in_flight: u64,
         cc: &Control,
     ) {
         // A timeout within a recovery continues its episode: an undo restores the window before
         // both (Linux: tcp_enter_loss).
         if self.state != State::Recovery {
-            self.undo.begin(cc.save(), una);
+            self.undo.begin(cc.save(), outstanding.una);
         }
         self.state = state;
-        self.point = point;
+        self.point = outstanding.nxt;
         self.prr_delivered = 0;
         self.prr_out = 0;
         self.flight_at_start = in_flight.max(1);
@@ -120,8 +121,8 @@ impl Recovery {
     }
 }
 
-/// The facts of an ACK that recovery needs.
-#[derive(Clone, Copy, Debug)]
+/// An ACK's effects on the outstanding data, and its reports.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct AckFacts {
     pub delivered: Delivered,
     pub has_advanced: bool,
@@ -134,4 +135,14 @@ pub struct AckFacts {
     pub rtt_ns: u64,
     /// The peer reports a mark (RFC 3168 6.1.2).
     pub is_marked: bool,
+}
+
+impl AckFacts {
+    /// A duplicate ACK that reports nothing.
+    pub fn bare_duplicate() -> AckFacts {
+        AckFacts {
+            is_duplicate: true,
+            ..AckFacts::default()
+        }
+    }
 }
