@@ -243,7 +243,7 @@ pub(crate) struct Local {
     spare: Vec<Vec<u8>>,
     /// The last packet in fragments, and the slots that its first one went to. The others, which
     /// have no ports, follow immediately.
-    trail: Option<(PacketId, SlotSet)>,
+    fragmented: Option<(PacketId, SlotSet)>,
 }
 
 impl Local {
@@ -296,10 +296,10 @@ impl Local {
                     remote: src,
                 };
                 let slots = interconnect.find_slots_of(&flow, is_group_frame(frame));
-                self.trail = Some((id, slots));
+                self.fragmented = Some((id, slots));
                 slots
             }
-            Some(FrameFragment::Later(id)) => match self.trail {
+            Some(FrameFragment::Later(id)) => match self.fragmented {
                 Some((of, slots)) if of == id => slots,
                 _ => 0,
             },

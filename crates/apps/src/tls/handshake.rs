@@ -17,7 +17,7 @@ pub struct HandshakeResult {
     outcome: Result<(), Broken>,
 }
 
-/// The fate of the bytes of a handshake.
+/// The destination of the bytes of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handed {
     /// A worker has them, or will have them.

@@ -9,11 +9,11 @@ use std::collections::{HashMap, VecDeque};
 use slipstack_device::{RxMeta, SlotSet};
 use slipstack_wire::frame_fragment::PacketId;
 
-/// Packets whose trail is known or awaited; the oldest is dropped first.
-const TRAILS_MAX: usize = 4096;
-/// Frames that wait for the first of their packet, in all; the oldest trail's go first.
+/// Packets whose slots are known or awaited; the oldest is dropped first.
+const PACKETS_MAX: usize = 4096;
+/// Frames that wait for the first of their packet, in all; the oldest packet's go first.
 const HELD_MAX: usize = 1024;
-/// How long a trail is followed: as long as a packet may take (RFC 8200 4.5).
+/// How long the slots of a packet are kept: as long as a packet may take (RFC 8200 4.5).
 const PATIENCE_NS: u64 = 60_000_000_000;
 
 pub(super) type Frame = (Vec<u8>, RxMeta);
@@ -87,7 +87,7 @@ impl FragmentRoutes {
     }
 
     fn insert(&mut self, id: PacketId, way: FragmentTarget, now: u64) {
-        while self.order.len() >= TRAILS_MAX && self.drop_oldest() {}
+        while self.order.len() >= PACKETS_MAX && self.drop_oldest() {}
         let until = now + PATIENCE_NS;
         self.order.push_back((until, id));
         self.fragment_routes
@@ -151,7 +151,7 @@ mod tests {
         );
         assert_eq!(fragment_routes.follow(id(1), b"fourth", meta, 6), Some(3));
         assert_eq!(fragment_routes.held, 1);
-        // Identifications are reused: an old trail is ignored.
+        // Identifications are reused: an old packet's slots are ignored.
         let later = 5 + PATIENCE_NS;
         assert_eq!(fragment_routes.follow(id(1), b"second", meta, later), None);
     }
@@ -159,18 +159,18 @@ mod tests {
     #[test]
     fn waiting_fragments_and_routes_are_bounded() {
         let mut fragment_routes = FragmentRoutes::default();
-        for n in 0..3 * TRAILS_MAX as u32 {
+        for n in 0..3 * PACKETS_MAX as u32 {
             fragment_routes.follow(id(n), b"later", RxMeta::UNKNOWN, 0);
             assert!(fragment_routes.held <= HELD_MAX);
         }
-        for n in 0..3 * TRAILS_MAX as u32 {
+        for n in 0..3 * PACKETS_MAX as u32 {
             fragment_routes.begin(id(n), 1, 0);
             assert!(
-                fragment_routes.order.len() <= TRAILS_MAX
-                    && fragment_routes.fragment_routes.len() <= TRAILS_MAX
+                fragment_routes.order.len() <= PACKETS_MAX
+                    && fragment_routes.fragment_routes.len() <= PACKETS_MAX
             );
         }
         assert_eq!(fragment_routes.held, 0);
-        assert!(fragment_routes.lost >= 2 * TRAILS_MAX as u64);
+        assert!(fragment_routes.lost >= 2 * PACKETS_MAX as u64);
     }
 }
