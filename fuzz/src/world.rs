@@ -29,7 +29,7 @@ pub struct Known {
     pub written: u64,
     pub received: u64,
     acked: u64,
-    /// Where it comes from its bytes were stored.
+    /// Whether its bytes were stored at the engine that it comes from.
     is_foreign: bool,
     /// Disjoint ranges of stored bytes: start to end.
     stored: BTreeMap<u64, u64>,

@@ -2,7 +2,10 @@
 //! have a plain counterpart.
 
 /// A doc comment that begins so does not name its subject.
-const OPENINGS: &[&str] = &["What ", "Of ", "Who ", "Whose ", "Whoever ", "The same"];
+const OPENINGS: &[&str] = &[
+    "What ", "Of ", "Who ", "Whose ", "Whoever ", "The same", "Where ", "How ", "Why ", "When ",
+    "And ", "Or ", "But ",
+];
 
 /// Spelt in two halves so that this file passes its own check.
 const HOUSE_WORDS: &[(&str, &str)] = &[
@@ -71,6 +74,7 @@ mod tests {
         assert_eq!(count("a.rs", "/// Whose it is.\nfn a() {}"), 1);
         assert_eq!(count("a.rs", "//! Title.\n//!\n//! What it does."), 1);
         assert_eq!(count("a.rs", "    /// The same, but slower."), 1);
+        assert_eq!(count("a.rs", "    /// How long it takes."), 1);
         assert_eq!(count("a.rs", "/// The owner of it.\n/// What follows."), 0);
         assert_eq!(count("a.rs", "// What follows is not documentation."), 0);
         assert_eq!(count("a.md", "/// Whose it is."), 0);

@@ -49,7 +49,7 @@ pub fn request(options: &Options) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Why an answer cannot be one.
+/// Reason why an answer cannot be one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadAnswer;
 

@@ -45,7 +45,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 pub struct Fleet {
     servers: Vec<Server>,
     nic: Nic,

@@ -14,7 +14,7 @@ use crate::server::{Failure, PORT, SERVER, View, stack_config};
 /// wrk's request.
 const REQUEST: &[u8] = b"GET /file HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n";
 
-/// Where the server behind the proxy is.
+/// Location of the server behind the proxy.
 pub const BACKEND: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 1);
 pub const BACKEND_MAC: [u8; 6] = [2, 0, 0, 0, 2, 1];
 
@@ -38,7 +38,7 @@ pub struct Client {
     answer: Vec<u8>,
 }
 
-/// How a client's connection is doing.
+/// State of a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     Opening,

@@ -59,7 +59,7 @@ struct Options {
     /// Bytes of a frame that is handed over.
     #[arg(long, default_value_t = 60)]
     size: usize,
-    /// How long pairs run.
+    /// Time for which pairs run.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
 }

@@ -25,7 +25,7 @@ pub struct DemoOptions {
     pub figures: Arc<Figures>,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub struct Demo {
     options: DemoOptions,

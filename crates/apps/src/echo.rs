@@ -26,7 +26,7 @@ pub struct EchoOptions {
     pub mixed_max: usize,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub struct Echo {
     options: EchoOptions,

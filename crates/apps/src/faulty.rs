@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use slipstack_service::{Closed, ConnectionId, Context, Service, Via};
 
-/// How long a connection may be silent.
+/// Time for which a connection may be silent.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// See the module. A message that begins with `data`, `job`, `end` or `closed` has the handler of
-/// that name panic.
+/// See the [module documentation](self). A message that begins with `data`, `job`, `end` or
+/// `closed` has the handler of that name panic.
 #[derive(Debug)]
 pub struct Faulty {
     pub listen: Vec<SocketAddr>,

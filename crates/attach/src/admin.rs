@@ -214,7 +214,7 @@ pub fn stop(settings: &Settings, target: Option<&str>) -> Result<Stopped, Error>
     }
 }
 
-/// How long an instance may take to end.
+/// Time that an instance may take to end.
 const END_MS: u64 = 3000;
 
 fn wait_for_end(socket: &ControlSocket) {

@@ -25,9 +25,9 @@ use crate::link::KeeperClient;
 use crate::queues::{HookMaker, Queues};
 use crate::supervisor::{Keeper, NeighbourView};
 
-/// How long an instance delays an ACK for the program's answer. It cannot tell a program that is
-/// away from one that is about to answer, so it waits no longer than the in-process ticker does (4
-/// ms and the wake-up) where Linux waits for 40 ms.
+/// Time for which an instance delays an ACK for the program's answer. It cannot tell a program that
+/// is away from one that is about to answer, so it waits no longer than the in-process ticker does
+/// (4 ms and the wake-up) where Linux waits for 40 ms.
 const INSTANCE_DELAYED_ACK: Duration = Duration::from_millis(4);
 
 /// A lease with its descriptors sorted.

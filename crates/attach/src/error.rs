@@ -40,7 +40,7 @@ pub enum Error {
     },
     /// A service of this process was refused a resource; a sentence.
     Service(String),
-    /// Where is the `slipstack` command?
+    /// The `slipstack` command was not found.
     NoCommand,
     NoInstance {
         name: String,

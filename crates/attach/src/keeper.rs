@@ -93,7 +93,7 @@ fn keeper_behind(socket: &ControlSocket) -> Option<u32> {
     (words.nth(1) == Some(b"keeper")).then_some(pid)
 }
 
-/// How a keeper that found another one begins its sentence.
+/// Beginning of the sentence of a keeper that found another one.
 const ELSEWHERE: &str = "another keeper holds";
 
 fn start(settings: &Settings) -> Result<(), Error> {

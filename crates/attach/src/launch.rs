@@ -16,7 +16,7 @@ use crate::keeper::meet;
 /// Descriptors and sentences that `slipstack run` hands to the program.
 #[derive(Debug)]
 pub struct Launched {
-    /// Where the program can be reached, one line.
+    /// Address at which the program can be reached, one line.
     pub reach: String,
     /// Inherited by the program and its children: a process that holds them may use the device. One
     /// for each instance.

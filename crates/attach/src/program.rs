@@ -19,7 +19,7 @@ enum Kind {
     Broken,
 }
 
-/// Why a program cannot be served.
+/// Reason why a program cannot be served.
 #[derive(Debug)]
 pub struct Unfit {
     kind: Kind,

@@ -15,7 +15,7 @@ pub struct Queues {
     words: SlotWords,
     inboxes: Inboxes,
     slot: u16,
-    /// Where names were found last, by queue.
+    /// Last known places of names, by queue.
     found: Vec<u16>,
 }
 

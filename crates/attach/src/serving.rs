@@ -30,11 +30,11 @@ const GRACE_NS: u64 = 2_000_000_000;
 
 const KEEPER: u64 = 0;
 
-/// Where a service is to be.
+/// Engines that are to run a service.
 #[derive(Clone, Debug)]
 pub struct ServiceContext {
     pub number: usize,
-    /// How many engines there are.
+    /// Number of engines.
     pub engines: usize,
     /// Wakes the engine.
     pub bell: Doorbell,

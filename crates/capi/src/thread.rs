@@ -10,7 +10,7 @@ const SETS_MAX: usize = 16;
 
 #[derive(Debug, Default)]
 struct Turn {
-    /// How long a call inside the loop of `ff_run` may wait; `None` outside of it.
+    /// Time for which a call inside the loop of `ff_run` may wait; `None` outside of it.
     most: Cell<Option<Duration>>,
     /// Something was done: there may be more.
     is_busy: Cell<bool>,
@@ -91,7 +91,7 @@ pub fn turn(most: Duration, work: impl FnOnce()) -> Outcome {
     })
 }
 
-/// How long a call with this timeout may wait on this thread.
+/// Time for which a call with this timeout may wait on this thread.
 pub fn bounded(timeout: Option<Duration>) -> Option<Duration> {
     TURN.with(|turn| match (turn.most.get(), timeout) {
         (Some(most), Some(timeout)) => Some(most.min(timeout)),

@@ -26,7 +26,7 @@ impl fmt::Debug for EngineHandle {
     }
 }
 
-/// Why no engine could be had: one sentence for people.
+/// Reason why no engine could be had: one sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachError {
     pub sentence: String,
@@ -61,7 +61,7 @@ pub trait Attach: Send + Sync {
         })
     }
 
-    /// How many engines the threads of this process may have together.
+    /// Number of engines that the threads of this process may have together.
     fn engines_max(&self) -> usize {
         1
     }

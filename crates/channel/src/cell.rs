@@ -308,7 +308,7 @@ impl<'a> Cell<'a> {
             .store(u64::from(is_kept), Ordering::Release);
     }
 
-    /// How far the program has read, where it keeps bytes; 0 otherwise.
+    /// Offset up to which the program has read, where it keeps bytes; 0 otherwise.
     #[inline]
     pub(crate) fn rx_read(&self) -> u64 {
         self.word(2, RX_READ).load(Ordering::Relaxed)

@@ -114,7 +114,7 @@ pub enum Command {
     EndSession,
 }
 
-/// Where the reply to a command is wanted.
+/// Destination of the reply to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     pub(crate) slot: u16,

@@ -241,7 +241,7 @@ pub struct ChooserMember {
     pub slot: u16,
 }
 
-/// Why a request was refused. The message beside it is a sentence for people.
+/// Reason why a request was refused. The message beside it is a sentence for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
     /// The other side has another version.
@@ -283,7 +283,7 @@ pub struct DeviceSummary {
     pub kind: String,
     /// The word before its name in sentences: "interface".
     pub title: String,
-    /// Why it is of this kind; a sentence for people.
+    /// Reason why it is of this kind; a sentence for people.
     pub why: String,
     /// An interface of the kernel's is behind it.
     pub has_interface: bool,

@@ -29,7 +29,7 @@ pub struct Envelope {
     pub ttl: Option<u8>,
     /// Several datagrams of this size, the last of which may be shorter, as one.
     pub segment: Option<NonZeroU16>,
-    /// When it was received, CLOCK_MONOTONIC nanoseconds.
+    /// Time at which it was received, CLOCK_MONOTONIC nanoseconds.
     pub time_ns: u64,
     /// Datagrams that the socket has lost so far for want of room.
     pub lost: u32,

@@ -15,7 +15,7 @@ pub enum TurnOutcome {
     Busy,
 }
 
-/// Where the engine runs.
+/// Placement of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// In this process; the thread that waits drives it.

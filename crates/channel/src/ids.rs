@@ -1,6 +1,6 @@
 //! Identifiers of sockets in a channel.
 
-/// How many generations an index goes through before they repeat.
+/// Number of generations that an index goes through before they repeat.
 pub(crate) const GENERATION_MASK: u32 = (1 << 28) - 1;
 
 /// A socket cell of one channel: an index and the generation of its use.

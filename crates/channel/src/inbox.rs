@@ -74,7 +74,7 @@ pub struct SlotGroup {
     pub sources: Vec<IpAddr>,
 }
 
-/// Why bytes are no message.
+/// Reason why bytes are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InboxError {
     /// Shorter than a header, or the header gives another length than there is.

@@ -1,4 +1,4 @@
-//! Where everything lies in a channel's region.
+//! Layout of a channel's region.
 //!
 //! ```text
 //! header · events · commands · replies · cells · flow directory · handover area ·

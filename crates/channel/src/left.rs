@@ -16,10 +16,10 @@ use crate::state::State;
 /// With any of these there is no connection any more.
 const ENDED: [State; 2] = [State::CLOSED, State::ERR];
 
-/// See the module. Offsets are those of the connection's streams.
+/// See the [module documentation](self). Offsets are those of the connection's streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftConnection {
-    /// Where the bytes to send are; the stack's part is empty.
+    /// Position of the bytes to send; the stack's part is empty.
     pub unsent: HandoverImage,
     /// Received up to, and read up to.
     pub received: u64,

@@ -45,7 +45,7 @@ pub trait Owner: Send {
     /// turn and before the engine sleeps; later work has to ring the engine's doorbell.
     fn has_work(&self) -> bool;
 
-    /// When [`Owner::run`] is to be called although nothing comes.
+    /// Time at which [`Owner::run`] is to be called although nothing comes.
     fn next_deadline_ns(&self) -> Option<u64>;
 }
 

@@ -8,7 +8,7 @@ use slipstack_netctl::{Interface, NetworkState, RuleEntry, RuleInput, RuleQuery}
 
 use crate::nets::Nets;
 
-/// So many addresses are looked through one by one.
+/// Number of addresses that are looked through one by one.
 const FEW: usize = 8;
 
 /// Properties of a socket beside its peer by which its route is chosen.

@@ -207,7 +207,7 @@ impl ReceiveRing {
         self.unread(end, sock) > 0
     }
 
-    /// How much the program has yet to read.
+    /// Bytes that the program has yet to read.
     pub fn unread(&mut self, end: &mut EngineEnd, sock: SockId) -> u64 {
         self.head - self.observe(end, sock)
     }

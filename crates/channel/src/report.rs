@@ -26,7 +26,7 @@ pub const REPORT_BYTES: usize = ROWS_AT + ROWS * ROW_BYTES;
 const ROWS_MAX: usize = 1024;
 
 coded! {
-    /// Where a socket is.
+    /// Place of a socket.
     Place {
         Undecided = 1,
         Stack = 2,
@@ -37,7 +37,7 @@ coded! {
 }
 
 coded! {
-    /// Why it is there.
+    /// Reason why it is there.
     Why {
         /// Its address belongs to the stack or is reached by it.
         Stack = 1,

@@ -25,7 +25,7 @@ const PAYLOAD_MAX: usize = 2048;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Returned {
     pub reason: Reason,
-    /// Where it was sent to.
+    /// Destination of the datagram.
     pub to: SocketAddr,
     /// Address of the host that sent the error.
     pub offender: IpAddr,

@@ -25,7 +25,7 @@ pub fn of_process(command: Command) -> Command {
         )
 }
 
-/// How many instances, and whether they go to the background.
+/// Number of instances, and whether they go to the background.
 pub fn of_group(command: Command) -> Command {
     command
         .arg(

@@ -2,7 +2,7 @@
 
 use slipstack_config::ConfigError;
 
-/// Why a command refuses: one sentence for the user.
+/// Reason why a command refuses: one sentence for the user.
 pub struct Failure(String);
 
 impl Failure {

@@ -108,7 +108,7 @@ fn with_flags(command: Command) -> Command {
         ))
 }
 
-/// How answers are written.
+/// Format of answers.
 struct Style {
     is_bsd: bool,
     has_names: bool,

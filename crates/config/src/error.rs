@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// A configuration file of more than this many bytes is refused.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
-/// Where a value was set, for messages.
+/// Source of a value, for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     Default,

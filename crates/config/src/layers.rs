@@ -275,7 +275,7 @@ impl Layers {
         }
     }
 
-    /// Where the text in force comes from.
+    /// Source of the text in force.
     #[must_use]
     pub fn source(&self, name: &str) -> Source {
         self.values

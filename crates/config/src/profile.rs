@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{ConfigError, read_text};
 
-/// Where an operator's own are; each takes the place of a built-in one of its name.
+/// Directory of an operator's own profiles; each replaces the built-in one of its name.
 const FOLDER: &str = "/etc/slipstack/profiles";
 
 /// Those that are always there.

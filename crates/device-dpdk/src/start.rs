@@ -8,7 +8,7 @@ use slipstack_device::dpdk::{Options, Order, PortDescription, PortRss};
 use crate::eal;
 use crate::sys::{Eal, Port, PortInfo, PortSetup};
 
-/// How long a card's link is waited for: frames sent before are lost.
+/// Time for which a card's link is waited for: frames sent before are lost.
 const LINK_WAIT: Duration = Duration::from_secs(4);
 const LINK_PAUSE: Duration = Duration::from_millis(20);
 

@@ -12,7 +12,7 @@ use slipstack_mem::{Doorbell, RawSlice, now_ns};
 use crate::pump::Shared;
 use crate::sys::{BURST, Frame, Offload, PIECES_MAX, Piece, Queue, Sent};
 
-/// How long it goes on looking after the last frame before it sleeps.
+/// Time for which a worker goes on looking after the last frame before it sleeps.
 const SPIN_NS: u64 = 50_000;
 /// The first sleep of a port without interrupts; each one is twice as long as the one before.
 const SLEEP_FIRST_NS: u64 = 20_000;
@@ -55,7 +55,7 @@ pub struct Worker {
     missed: u64,
 }
 
-/// Why a sleep or a look ended.
+/// Reason why a sleep or a look ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
     ToWork,

@@ -102,9 +102,9 @@ pub struct Opened {
     /// Whether the kernel beside us receives the same frames
     /// ([`crate::Slots::install_ingress_drop`]).
     pub needs_ingress_drop: bool,
-    /// How it was opened, if there are several ways; for display.
+    /// Way in which the device was opened, if there are several; for display.
     pub mode: Option<String>,
-    /// How received flows come to queues, if it has several; for display.
+    /// Way in which received flows come to queues, if it has several; for display.
     pub delivery: Option<String>,
 }
 

@@ -375,7 +375,7 @@ mod tests {
     struct Links {
         sent: Arc<Mutex<Vec<(u8, u16)>>>,
         left: Vec<(u8, u16)>,
-        /// How often the counters were fetched.
+        /// Number of times that the counters were fetched.
         asked: Arc<Mutex<u32>>,
     }
 

@@ -15,7 +15,7 @@ use crate::bpf::{filters, sys};
 use crate::error::DeviceError;
 use crate::netlink::{self, Request, push_attribute};
 
-/// How the drop is attached.
+/// Mode in which the drop is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropKind {
     /// A tcx link: removed with its descriptors.

@@ -13,7 +13,7 @@ use slipstack_wire::protocol;
 /// The station's address on the link.
 pub(crate) const STATION: [u8; 6] = [0x02, 0x53, 0x53, 0, 0, 0xff];
 
-/// Where a frame keeps its type, and behind an IPv6 header that of an ICMP message.
+/// Offset of a frame's type, and behind an IPv6 header that of an ICMP message's.
 const ETHERTYPE_AT: usize = 12;
 const NEXT_HEADER_AT: usize = 20;
 

@@ -164,7 +164,7 @@ impl Slots {
         Ok(DropKind::Clsact)
     }
 
-    /// How frames for the stack's addresses are kept from the kernel.
+    /// Means by which frames for the stack's addresses are kept from the kernel.
     pub fn drop_kind(&self) -> DropKind {
         let mut drops = self.ports.iter().filter_map(|port| port.drop.as_ref());
         match drops.next() {

@@ -33,7 +33,7 @@ struct Recorder {
     /// Gone after the first write that fails: a full disk must not stop the network.
     capture: Option<Capture<BufWriter<File>>>,
     written: u64,
-    /// How many files there have been before this one.
+    /// Number of files before this one.
     number: u32,
 }
 

@@ -74,7 +74,7 @@ impl Sleep {
         state.deadline_ns = None;
     }
 
-    /// When the waiting call times out.
+    /// Time at which the waiting call times out.
     pub fn deadline_ns(&self) -> Option<u64> {
         self.state().deadline_ns
     }

@@ -23,7 +23,7 @@ const TURNS_MAX: usize = 10_000;
 /// The clock at the beginning: a time-stamp clock at zero would hide mistakes.
 const BEGIN_NS: u64 = 1_000_000_000_000;
 
-/// How a world is made.
+/// Settings of a world.
 #[derive(Clone, Debug)]
 pub struct WorldConfig {
     pub local_v4: Ipv4Addr,

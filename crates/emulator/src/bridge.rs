@@ -28,7 +28,7 @@ pub struct Bridge {
     links: [Link<()>; 2],
     /// `observers[i]` sees the frames received for `links[i]`.
     observers: [Observer; 2],
-    /// How late frames left, in nanoseconds.
+    /// Lateness of frames, in nanoseconds.
     lateness: [Histogram<u64>; 2],
     names: [String; 2],
     router: Option<std::net::IpAddr>,

@@ -7,8 +7,8 @@
 
 use slipstack_stack::Instant;
 
-/// How long connections wait for a program that accepts none. Most are only busy, and to part with
-/// connections has its price.
+/// Time for which connections wait for a program that accepts none. Most are only busy, and to part
+/// with connections has its price.
 const PATIENCE_NS: u64 = 2_000_000;
 /// A program that was away itself, and its engine with it, has this time more from the first turn
 /// after that.
@@ -80,7 +80,7 @@ impl AcceptQueue {
         self.withdrawn += 1;
     }
 
-    /// How many wait.
+    /// Number of those that wait.
     pub(crate) fn waiting(&self) -> u64 {
         self.offered - self.withdrawn - self.accepted
     }

@@ -17,7 +17,7 @@ use crate::accept_queue::AcceptQueue;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientId(pub u32);
 
-/// Where the engine's half of the socket indices begins.
+/// Start of the engine's half of the socket indices.
 const ENGINE_HALF: usize = slipstack_channel::SOCKETS / 2;
 /// Rings checked per call of [`Client::release_idle`].
 const RELEASE_BUDGET: usize = 256;
@@ -74,7 +74,7 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// Where the stack holds the port.
+    /// Addresses at which the stack holds the port.
     pub(crate) fn hold(&self) -> PortHold {
         PortHold {
             ip: self.addr.ip(),
@@ -119,7 +119,7 @@ pub(crate) struct Socket {
     pub(crate) chooser: LazyBox<Vec<u8>>,
     /// Datagrams that found no room.
     pub(crate) lost: u32,
-    /// When bytes were last received.
+    /// Time at which bytes were last received.
     pub(crate) received_at: Instant,
     /// Bytes that the program may read before it notifies.
     pub(crate) step: u64,
@@ -387,7 +387,7 @@ impl Client {
         }
     }
 
-    /// When [`Client::release_idle`] may find something, if nothing is received meanwhile.
+    /// Time at which [`Client::release_idle`] may find something, if nothing is received meanwhile.
     pub(crate) fn release_at(&self) -> Option<Instant> {
         let index = *self.ring_holders.front()? as usize;
         let socket = match index.checked_sub(ENGINE_HALF) {

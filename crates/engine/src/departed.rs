@@ -35,7 +35,7 @@ struct Departure {
     place: Location,
 }
 
-/// Where a frame of such a connection goes.
+/// Destination of a frame of such a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FrameRoute {
     /// It is none of such a connection.
@@ -69,7 +69,7 @@ impl Departed {
         self.flows.is_empty()
     }
 
-    /// Where frames of a flow go.
+    /// Destination of a flow's frames.
     pub(crate) fn way(&self, flow: Flow, now: Instant) -> FrameRoute {
         let found = self.flows.iter().find(|it| it.flow == flow);
         let is_fresh = |it: &&Departure| now.0.saturating_sub(it.at.0) < LIFE_NS;

@@ -18,7 +18,7 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// How many connections it is.
+    /// Number of the connections.
     pub fn images(&self) -> u32 {
         self.conns.len() as u32
     }

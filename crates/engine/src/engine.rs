@@ -98,7 +98,7 @@ pub struct Engine {
     pub(crate) port_blocks: Vec<(u16, u16)>,
     /// Neighbours that were unresolved at the last check.
     pub(crate) unresolved: Vec<IpAddr>,
-    /// How often neighbours had moved at the last look.
+    /// Number of moves of neighbours at the last look.
     pub(crate) moves: u64,
     /// Buffer for datagrams on their way out.
     pub(crate) scratch: Vec<u8>,
@@ -119,7 +119,7 @@ pub struct Engine {
     pub(crate) has_chores: bool,
     /// Connections take ports that the card's map of its queues brings to this engine's.
     pub(crate) is_homing: bool,
-    /// How often the device has been another one.
+    /// Number of times that the device has been another one.
     pub(crate) device_renewals: u32,
     /// SYN-ACKs that another engine has taken from its queue and handed over.
     pub(crate) answers_handed_over: u64,

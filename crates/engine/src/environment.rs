@@ -38,7 +38,7 @@ pub(crate) struct Environment {
     /// Some client's listeners have accepted connections that were not reported to the stack, or
     /// `unsent` is not empty.
     pub(crate) has_rest: bool,
-    /// When a listener may have been left by its program, as of the last look.
+    /// Time at which a listener may have been left by its program, as of the last look.
     pub(crate) left_at: Instant,
     pub(crate) counters: EngineCounters,
     /// Time of the turn.

@@ -29,7 +29,7 @@ struct Entry {
     offload: TxOffload,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug, Default)]
 pub(crate) struct FrameQueue {
     bytes: Vec<u8>,

@@ -116,7 +116,7 @@ impl Engine {
             })
     }
 
-    /// When the first owner wants to be called.
+    /// Time at which the first owner wants to be called.
     #[inline]
     pub(crate) fn owners_deadline(&self) -> Option<Instant> {
         if self.env.owned.is_empty() {

@@ -33,7 +33,7 @@ pub trait Reception {
     /// Attaches and detaches clients and answers questions. `Break` ends the loop.
     fn serve(&mut self, engine: &mut Engine, now: Instant) -> ControlFlow<()>;
 
-    /// When it is to be called without being readable.
+    /// Time at which it is to be called without being readable.
     fn next_deadline(&self) -> Option<Instant>;
 }
 
@@ -83,7 +83,7 @@ struct Waiter {
     epoll: std::os::fd::OwnedFd,
     /// The device, while it can wake us.
     device: Option<Descriptor>,
-    /// How often the engine had changed its device when this was made.
+    /// Number of the engine's changes of device when this was made.
     renewals: u32,
 }
 
@@ -165,7 +165,7 @@ impl Waiter {
     }
 }
 
-/// When to stop spinning.
+/// Time at which to stop spinning.
 struct Pace {
     spin: Spin,
     worked_at: u64,

@@ -197,8 +197,8 @@ impl Engine {
         outcome
     }
 
-    /// How often [`Engine::next_ports`] may help: a new block would hardly have one of the few
-    /// ports that a program allows.
+    /// Number of times that [`Engine::next_ports`] may help: a new block would hardly have one of
+    /// the few ports that a program allows.
     fn rounds(&self, range: PortRange) -> usize {
         let is_any = range == PortRange::default();
         self.port_blocks.len() - usize::from(!is_any)

@@ -18,7 +18,7 @@ pub struct Remote {
     control: ControlSocket,
     is_dead: AtomicBool,
     is_over: AtomicBool,
-    /// When it was last looked whether the instance lives.
+    /// Time at which it was last looked whether the instance lives.
     looked_ns: AtomicU64,
 }
 

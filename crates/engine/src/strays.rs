@@ -17,7 +17,7 @@ use crate::environment::Environment;
 
 /// The keeper's slot.
 pub(crate) const KEEPER: usize = 0;
-/// Where a segment keeps its flags.
+/// Offset of a segment's flags.
 const FLAGS_AT: usize = 13;
 const RST: u8 = 4;
 

@@ -23,8 +23,8 @@ impl DeviceState {
         }
     }
 
-    /// Why frames do not pass; `None`: they do. `is_own`: the keeper has made the interface, and
-    /// makes it again if it can.
+    /// Reason why frames do not pass; `None`: they do. `is_own`: the keeper has made the interface,
+    /// and makes it again if it can.
     pub fn trouble(self, is_own: bool) -> Option<String> {
         match self {
             DeviceState::Usable => None,

@@ -70,8 +70,8 @@ pub fn troubled(state: &NetworkState) -> impl Iterator<Item = (&Interface, Devic
     looked.filter(|(_, state)| *state != DeviceState::Usable)
 }
 
-/// Why frames do not pass, all of them or those of one port. `is_own`: the keeper has made the
-/// interface.
+/// Reason why frames do not pass, all of them or those of one port. `is_own`: the keeper has made
+/// the interface.
 pub fn trouble<'a>(
     troubled: impl Iterator<Item = (&'a Interface, DeviceState)>,
     is_lone: bool,

@@ -15,10 +15,10 @@ const ENTRIES: usize = 1024;
 /// Places that one address may be at.
 const PROBES: usize = 8;
 const ENTRY_LEN: usize = 32;
-/// Where the number of moves is counted, in the page before the entries.
+/// Position of the count of moves, in the page before the entries.
 const MOVES: usize = 0;
 const LEN: usize = PAGE + ENTRIES * ENTRY_LEN;
-/// How often a reader tries again when it meets the writer.
+/// Number of a reader's attempts when it meets the writer.
 const TRIES: usize = 8;
 
 /// Stands in a place that was given up.

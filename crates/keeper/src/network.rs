@@ -6,7 +6,7 @@ use slipstack_channel::control::DeviceSummary;
 use slipstack_channel::control::net::NetworkState;
 use slipstack_stack::{Role, SlaacConfig, StackConfig};
 
-/// How the stack appears on its link.
+/// Addresses and names by which the stack appears on its link.
 #[derive(Clone, Debug)]
 pub struct Network {
     pub device: DeviceSummary,

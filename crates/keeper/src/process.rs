@@ -27,7 +27,7 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// How many descriptors this process has, and how many it may have.
+/// Number of descriptors that this process has, and that it may have.
 pub fn descriptors() -> io::Result<(u64, u64)> {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     // One of them is the list's own.

@@ -25,7 +25,7 @@ const LINE: usize = 128;
 const QUEUE_NAME: usize = 64;
 const _: () = assert!(QUEUE_NAME / size_of::<u32>() >= PORTS_MAX);
 
-/// Where the counts of limited flows begin, behind the words of all slots.
+/// Start of the counts of limited flows, behind the words of all slots.
 const LIMITS_AT: usize = (SLOTS_MAX as usize * LINE).next_multiple_of(PAGE);
 
 /// Shared words of every slot: where its receive ring stands, and which queue of a family of

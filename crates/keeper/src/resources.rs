@@ -105,7 +105,7 @@ pub struct Options {
     /// addresses, numbers and MTUs are what the device says. A TAP of our own takes a free private
     /// pair if its port has no address.
     pub network: NetworkState,
-    /// How new flows find one of several engines.
+    /// Way in which new flows find one of several engines.
     pub spread: Spread,
     /// Engines that may run at a time.
     pub slots: u16,
@@ -328,7 +328,7 @@ impl Resources {
         deleted.map(|(port, _)| port.name.as_str())
     }
 
-    /// Why frames do not pass, as people read it.
+    /// Reason why frames do not pass, as people read it.
     pub fn trouble(&self) -> Option<String> {
         let is_lone = self.network.state.ports().count() == 1;
         interfaces::trouble(self.troubled(), is_lone, self.network.device.is_own)

@@ -9,7 +9,7 @@ use crate::resources::{Options, Resources};
 use crate::server::{Ended, OwnSlot, Server};
 use crate::standby::{Keeper, Side, split};
 
-/// How often a successor tries to open its slot, and the distance of the attempts.
+/// Number of a successor's attempts to open its slot, and their distance.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Descriptors that are free when a keeper starts: one for each slot, and these.

@@ -19,7 +19,7 @@ pub const INTERFACE_NAME_MAX: usize = 15;
 /// Longest name of an instance; the socket's path must fit in `sun_path`.
 pub const INSTANCE_NAME_MAX: usize = 32;
 
-/// Why a runtime directory could not be used.
+/// Reason why a runtime directory could not be used.
 #[derive(Debug)]
 pub enum RuntimeError {
     /// No base directory: not root and no `XDG_RUNTIME_DIR`.

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 use rustix::time::Timespec;
 
-/// Why [`futex_wait`] returned.
+/// Reason why [`futex_wait`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitOutcome {
     /// Woken, or the word no longer held the expected value: look again.

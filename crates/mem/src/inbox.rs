@@ -128,8 +128,8 @@ impl MpscInbox {
         })
     }
 
-    /// Where byte `from` of the frame at `position` is, and how many bytes its cell has from there
-    /// on.
+    /// Address of byte `from` of the frame at `position`, and how many bytes its cell has from
+    /// there on.
     fn place(&self, position: u64, from: usize) -> (usize, usize) {
         let index = (position + (from / CELL_BYTES) as u64) & self.mask;
         let within = from % CELL_BYTES;

@@ -5,5 +5,5 @@ pub use core::hint::spin_loop;
 pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 pub use std::thread::{Thread, current, park};
 
-/// How often a taker of a lock looks before it sleeps; sections are short.
+/// Number of looks of a lock's taker before it sleeps; sections are short.
 pub const SPINS: u32 = 100;

@@ -20,7 +20,7 @@ use crate::message::{Answer, Call, Envelope, Query, Returned};
 /// Longest wait for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// Why a call has no answer.
+/// Reason why a call has no answer.
 #[derive(Debug)]
 pub enum ClientError {
     Io(io::Error),

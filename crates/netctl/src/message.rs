@@ -96,7 +96,7 @@ pub enum Answer {
     Denied(Denied),
 }
 
-/// Why a call was refused: a sentence for people.
+/// Reason why a call was refused: a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denied {
     pub why: String,

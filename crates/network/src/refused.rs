@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Why a change was refused, in the words of Linux where it has some.
+/// Reason why a change was refused, in the words of Linux where it has some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     Exists,

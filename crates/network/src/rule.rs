@@ -20,7 +20,7 @@ pub enum RuleAction {
     Blackhole,
 }
 
-/// Where packets come from.
+/// Origin of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RuleInput {
     /// From this stack itself: `iif lo`.

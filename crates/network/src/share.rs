@@ -8,7 +8,7 @@ use slipstack_terms::{Listed, ShareAction};
 /// Ranges of ports at most.
 const RANGES_MAX: usize = 256;
 
-/// How the stack shares its addresses with the kernel. Ports are inclusive ranges.
+/// Sharing of the stack's addresses with the kernel. Ports are inclusive ranges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelShare {
     pub listed: Listed,

@@ -68,7 +68,7 @@ pub struct Interface {
     /// An operator has put it down: it neither takes nor sends anything.
     #[serde(default)]
     pub is_down: bool,
-    /// How its frames are tagged, if it is a VLAN.
+    /// Tag of its frames, if it is a VLAN.
     #[serde(default)]
     pub tag: VlanTag,
 }

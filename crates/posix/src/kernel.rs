@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::errno::Errno;
 
-/// How many times the calling thread's waits have been interrupted so far. A wait takes one at
+/// Number of interruptions of the calling thread's waits so far. A wait takes one at
 /// its start and compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interruptions {
@@ -66,7 +66,7 @@ pub trait Kernel: Send + Sync {
         Err(Errno::ENOSYS)
     }
 
-    /// How often a watched signal has come.
+    /// Number of times that a watched signal has come.
     fn signals_seen(&self, signal: i32) -> u64 {
         let _ = signal;
         0

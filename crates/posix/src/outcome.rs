@@ -5,7 +5,7 @@ use crate::errno::Errno;
 /// The answer of a call, or why it is not ours to give.
 pub type Outcome<T> = Result<T, Divert>;
 
-/// Why a call has no answer from this crate.
+/// Reason why a call has no answer from this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Divert {
     /// The call fails with this number.

@@ -21,7 +21,7 @@ pub struct ListenerId(pub(crate) SockId);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DatagramSocketId(pub(crate) SockId);
 
-/// How far a connection has come.
+/// Progress of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
     #[default]

@@ -23,7 +23,7 @@ use crate::received::{Datagram, Received};
 use crate::timers::Timers;
 use crate::workers::{Busy, Pool, Promise, Results};
 
-/// How long a handler that found the pool busy waits.
+/// Time for which a handler that found the pool busy waits.
 const RETRY_NS: u64 = 1_000_000;
 
 /// A named limit is reached: the socket table, or the room of a send ring.

@@ -11,7 +11,7 @@ use crate::raw;
 use crate::received::{Datagram, Received};
 use crate::service::Service;
 
-/// How soon workers' answers that found no room are sent again.
+/// Time after which workers' answers that found no room are sent again.
 const RESEND_NS: u64 = 1_000_000;
 
 impl<S: Service> Host<S> {

@@ -20,7 +20,7 @@ use crate::panics::guarded;
 use crate::service::Service;
 use crate::workers::{Pool, Results};
 
-/// How long a connection keeps an empty send ring.
+/// Time for which a connection keeps an empty send ring.
 const RING_KEPT_NS: u64 = 50_000_000;
 /// Interval of checks of sockets that found no memory.
 const STARVED_NS: u64 = 1_000_000;
@@ -49,12 +49,12 @@ pub struct Host<S: Service> {
     pub(crate) core: Core<S::Result>,
     is_started: bool,
     is_stopped: bool,
-    /// When idle send rings are given back.
+    /// Time at which idle send rings are given back.
     release_at: Option<u64>,
     /// Time of the next check of sockets that found no memory.
     relieve_at: Option<u64>,
     pub(crate) has_dispatcher: bool,
-    /// When workers' answers that found no room are sent again.
+    /// Time at which workers' answers that found no room are sent again.
     pub(crate) resend_at: Option<u64>,
     /// Datagrams handled on arrival since the last [`Owner::run`].
     pub(crate) handled: u64,

@@ -4,7 +4,7 @@ use slipstack_channel::{Reason, SocketError};
 
 use crate::connections::{DatagramSocketId, ListenerId};
 
-/// Where a connection comes from.
+/// Origin of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
     Listener(ListenerId),
@@ -12,7 +12,7 @@ pub enum Via {
     Connect(u64),
 }
 
-/// How a connection ended.
+/// End of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
     /// The service closed or reset it.

@@ -71,7 +71,7 @@ impl Timers {
         None
     }
 
-    /// When [`Timers::pop_due`] may find something.
+    /// Time at which [`Timers::pop_due`] may find something.
     pub(crate) fn next(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse((time, _))| *time)
     }

@@ -72,7 +72,7 @@ pub struct Host {
     pub stack: Stack,
     pub fx: HostEffects,
     pub inbox: VecDeque<(Vec<u8>, RxMeta)>,
-    /// When the host works off its inbox.
+    /// Time at which the host works off its inbox.
     pub turn_at: Option<Instant>,
     pub ip: IpAddr,
     pub mac: [u8; 6],
@@ -80,7 +80,7 @@ pub struct Host {
     pub is_gone: bool,
     /// No turn before this time: the process is stopped or swapped out.
     pub paused_until: Instant,
-    /// How far its clock is ahead of the world's.
+    /// Lead of its clock over the world's.
     pub skew_ns: u64,
     /// Its program takes connections from the accept queue at once.
     pub accepts: bool,
@@ -91,7 +91,7 @@ pub struct Host {
     pub looped: u64,
     /// Frames that found the receive ring full while the host was paused.
     pub overruns: u64,
-    /// Where it is on the network: engines of one machine share a station.
+    /// Station on the network: engines of one machine share one.
     pub station: usize,
     pub post: Inbox,
     /// Frames from other engines, and those that had waited here.
@@ -149,13 +149,13 @@ impl Host {
         now.plus_nanos(self.skew_ns)
     }
 
-    /// When the stack wants to run, in the world's time.
+    /// Time at which the stack wants to run, in the world's time.
     pub fn next_deadline(&self) -> Option<Instant> {
         let at = self.stack.next_deadline()?;
         Some(Instant(at.0.saturating_sub(self.skew_ns)))
     }
 
-    /// When a keeper has something to do of its own accord.
+    /// Time at which a keeper has something to do of its own accord.
     pub fn keeper_deadline(&self) -> Option<Instant> {
         match &self.fx.place {
             Some(Participant::Keeper(keeper)) => keeper.next_deadline(),
@@ -258,7 +258,7 @@ impl Host {
         }
     }
 
-    /// Where the bytes that can be read end.
+    /// End of the bytes that can be read.
     pub fn available(&self, conn: ConnId) -> u64 {
         self.fx.streams.get(&conn).map_or(0, Streams::available)
     }

@@ -55,7 +55,7 @@ impl Nat {
     }
 }
 
-/// Where the TCP header of a packet of either family begins.
+/// Offset of the TCP header of a packet of either family.
 fn tcp_at(frame: &[u8]) -> Option<usize> {
     let (header, packet) = EthernetHeader::parse(frame)?;
     let (protocol_at, len) = match header.ethertype {

@@ -50,7 +50,7 @@ impl Task {
         }
     }
 
-    /// How far the side may have written when it has read `read` bytes.
+    /// Limit of the side's written bytes when it has read `read` bytes.
     pub(crate) fn may_write_upto(&self, read: u64) -> u64 {
         match self.rhythm {
             WritePattern::Free => self.bytes_out,
@@ -66,7 +66,7 @@ impl Task {
     }
 }
 
-/// When a side may write.
+/// Time at which a side may write.
 #[derive(Clone, Copy, Debug)]
 pub enum WritePattern {
     Free,

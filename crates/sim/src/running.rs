@@ -31,7 +31,7 @@ impl Program {
         }
     }
 
-    /// When this program wants to run without being woken by an event.
+    /// Time at which this program wants to run without being woken by an event.
     pub fn next_wake(&self, host: &Host) -> Option<Instant> {
         if self.has_closed {
             return None;

@@ -22,7 +22,7 @@ const SERVER_PORT: u16 = 80;
 /// Virtual time that a world may take before it counts as stuck.
 const LIMIT_NS: u64 = 4 * 3600 * 1_000_000_000;
 
-/// How a seed is run.
+/// Settings with which a seed is run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Write every frame to this file.

@@ -45,7 +45,7 @@ impl Streams {
         self.acked
     }
 
-    /// Where the readable bytes end.
+    /// End of the readable bytes.
     pub fn available(&self) -> u64 {
         self.available
     }

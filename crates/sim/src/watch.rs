@@ -25,7 +25,7 @@ struct Side {
     fin: Option<u64>,
     /// Window scale of its SYN.
     scale: Option<u8>,
-    /// Where the other side's data may end: the furthest that this side has ever allowed.
+    /// Limit of the other side's data: the furthest that this side has ever allowed.
     edge: u64,
     /// The program has aborted: only resets may follow.
     is_aborted: bool,

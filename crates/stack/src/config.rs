@@ -59,7 +59,7 @@ pub struct StackConfig {
     /// ICMP errors that may be sent per second (RFC 1812 4.3.2.8).
     pub icmp_errors_per_second: u32,
     pub tcp: TcpConfig,
-    /// How long the packet filter knows flows, and how many.
+    /// Time for which the packet filter knows flows, and their number.
     pub filter_states: crate::filter::StateTimes,
     /// Root of all randomness: ports, sequence numbers, hash keys.
     pub seed: [u8; 32],
@@ -134,12 +134,12 @@ impl Default for NeighbourConfig {
     }
 }
 
-/// When half-open connections are kept in a cookie instead of an entry (`tcp_syncookies`, RFC 4987
-/// 3.6).
+/// Conditions for keeping half-open connections in a cookie instead of an entry (`tcp_syncookies`,
+/// RFC 4987 3.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SynCookies {
     Never,
-    /// When the table of half-open connections, or a listener's share of it, is full.
+    /// Used while the table of half-open connections, or a listener's share of it, is full.
     #[default]
     WhenFull,
     Always,
@@ -192,7 +192,7 @@ pub struct TcpConfig {
     /// delay.
     pub delayed_ack: Duration,
     pub time_wait: Duration,
-    /// How long an orphan stays in FIN-WAIT-2 (`tcp_fin_timeout`).
+    /// Time for which an orphan stays in FIN-WAIT-2 (`tcp_fin_timeout`).
     pub fin_wait2: Duration,
     /// Retransmissions of a SYN before the attempt fails (`tcp_syn_retries`).
     pub syn_retries: u8,

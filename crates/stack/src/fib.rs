@@ -346,7 +346,7 @@ impl Query {
     }
 }
 
-/// Why a change was refused.
+/// Reason why a change was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FibError {
     Exists,

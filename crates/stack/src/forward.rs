@@ -34,7 +34,7 @@ const HEAD_MAX: usize = HEADER_MAX - ethernet::HEADER_LEN;
 /// RFC 792, RFC 4443 3.3: in transit.
 const IN_TRANSIT: u8 = 0;
 
-/// Why a packet goes no further.
+/// Reason why a packet goes no further.
 enum Refused {
     Silently(Counter),
     Answered(Counter, Problem),
@@ -66,7 +66,7 @@ struct Transit<'a> {
 }
 
 impl Transit<'_> {
-    /// Where a checksum is that the sender, on this machine, has left to the device.
+    /// Position of a checksum that the sender, on this machine, has left to the device.
     fn partial_checksum(&self) -> Option<PartialChecksum> {
         let header_len = match self.packet.dst {
             IpAddr::V4(_) => {

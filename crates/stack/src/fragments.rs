@@ -69,7 +69,7 @@ pub(crate) struct Expired {
     pub first: Vec<u8>,
 }
 
-/// Why a fragment goes no further, with the number of fragments that go with it.
+/// Reason why a fragment goes no further, with the number of fragments that go with it.
 pub(crate) type Refusal = (Counter, u64);
 
 #[derive(Debug)]
@@ -270,7 +270,7 @@ pub(crate) struct Fragments {
     deadlines: VecDeque<(Instant, u64, Key)>,
     spare: Spare,
     hash_key: SipKey,
-    /// How long the rest is waited for, in ns.
+    /// Time for which the rest is waited for, in ns.
     patience_ns: u64,
     /// Bytes of a packet that an error about it quotes.
     quote_max: usize,

@@ -73,7 +73,7 @@ pub(crate) struct Learned {
     pub confidence: Confidence,
 }
 
-/// How an address was learned.
+/// Source of a learned address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confidence {
     /// It answered us, or sent us an ARP request: the forward path works.

@@ -343,7 +343,7 @@ impl NetworkLayer {
         }
     }
 
-    /// Where a packet of others goes, with the size that its path takes.
+    /// Next hop of a packet of others, with the size that its path takes.
     pub(crate) fn find_transit(&self, now: Instant, packet: &OutPacket) -> Option<Found> {
         let found = self.find_route(&packet.query())?;
         let mtu = Some(self.mtu_of(now, packet.dst, &found));

@@ -1,4 +1,4 @@
-//! Where a packet goes: to ourselves, over the link, or to a gateway. The lookup itself is in
+//! Route of a packet: to ourselves, over the link, or to a gateway. The lookup itself is in
 //! [`crate::fib`].
 //!
 //! RFC 1122 3.3.1, RFC 1812 5.2.4: the longest prefix, then the gateway.

@@ -53,7 +53,7 @@ impl Stack {
         self.tcp.set_preset(id, options, &mut cx!(self))
     }
 
-    /// How many connections the program has accepted from this listener so far (wrapping): makes
+    /// Records the number of connections accepted from this listener so far (wrapping): makes
     /// room in the backlog.
     pub fn tcp_accepted(&mut self, id: ListenerId, total: u32) {
         self.tcp.accepted(id, total);
@@ -165,7 +165,7 @@ impl Stack {
         self.tcp.audit()
     }
 
-    /// How many connections, half-open connections and TIME-WAIT entries there are.
+    /// Numbers of connections, half-open connections and TIME-WAIT entries.
     pub fn tcp_sizes(&self) -> (usize, usize, usize) {
         self.tcp.sizes()
     }
@@ -181,7 +181,7 @@ impl Stack {
         self.net.choices.find(self.tcp.choice(conn)).link
     }
 
-    /// How many bytes a program may have unacknowledged and unsent.
+    /// Number of bytes that a program may have unacknowledged and unsent.
     pub fn tcp_sndbuf(&self, conn: ConnId) -> u32 {
         self.tcp.sndbuf(conn)
     }
@@ -303,7 +303,7 @@ impl Stack {
         self.tcp.half_open()
     }
 
-    /// How many connections may wait at a listener.
+    /// Number of connections that may wait at a listener.
     pub fn tcp_backlog(&self, id: ListenerId) -> u32 {
         self.tcp.backlog(id)
     }

@@ -276,7 +276,7 @@ impl Stack {
         self.tcp.has_due(now) || neighbours.is_some_and(|at| at <= now)
     }
 
-    /// When `on_timers` must be called next; may be earlier than anything that is due.
+    /// Time at which `on_timers` must be called next; may be earlier than anything that is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         let sooner = |a: Option<Instant>, b: Option<Instant>| match (a, b) {
             (Some(a), Some(b)) => Some(a.min(b)),

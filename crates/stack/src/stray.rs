@@ -12,7 +12,7 @@ use slipstack_wire::{checksum, protocol, udp};
 use crate::effects::DatagramIn;
 use crate::ip::{Ends, IpMeta};
 
-/// Where a segment keeps its flags, and the one that a shortened segment must not have.
+/// Offset of a segment's flags, and the flag that a shortened segment must not have.
 const FLAGS_AT: usize = 13;
 const FIN: u8 = 1;
 

@@ -9,7 +9,7 @@ use crate::config::{EcnMode, FastOpenConfig, MtuProbing, StackConfig, SynCookies
 use crate::options::Congestion;
 use crate::stack::Stack;
 
-/// When a new value takes effect.
+/// Time at which a new value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Only a stack that is made afterwards has it.
@@ -148,7 +148,7 @@ macro_rules! tunables {
                 }
             }
 
-            /// When a new value takes effect.
+            /// Time at which a new value takes effect.
             #[must_use]
             pub const fn effect(self) -> Effect {
                 match self {

@@ -183,8 +183,8 @@ impl Wheel {
         Some(self.tick_of(list_of(level, slot)).max(self.now))
     }
 
-    /// When a slot comes up: the next time after now that the tick's digit at its level is its
-    /// number.
+    /// Time at which a slot comes up: the next time after now that the tick's digit at its level is
+    /// its number.
     #[inline]
     fn tick_of(&self, list: u16) -> u64 {
         let shift = u32::from(list) / SLOTS as u32 * SLOT_BITS;

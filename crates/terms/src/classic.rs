@@ -169,7 +169,7 @@ impl Machine {
         })
     }
 
-    /// How many instructions are left out.
+    /// Number of instructions that are left out.
     fn jump(&self, one: &Instruction) -> Option<usize> {
         let (a, by) = (self.a, self.operand(one));
         let holds = match one.code & OPERATION {

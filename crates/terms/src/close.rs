@@ -1,6 +1,6 @@
 //! The end of a program's use of a connection.
 
-/// How a program closes a connection.
+/// Manner in which a program closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseMode {
     /// Written data is delivered, then FIN.

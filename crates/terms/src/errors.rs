@@ -3,7 +3,7 @@
 use core::fmt;
 
 crate::coded! {
-    /// Why a call of the socket interface was refused.
+    /// Reason why a call of the socket interface was refused.
     SocketError {
         /// The id names nothing (any more).
         UnknownId = 1,
@@ -81,7 +81,7 @@ impl SocketError {
 }
 
 crate::coded! {
-    /// Why a connection (attempt) failed or a datagram was returned.
+    /// Reason why a connection (attempt) failed or a datagram was returned.
     Reason {
         /// RST in answer to our SYN, or ICMP port unreachable.
         Refused = 1,

@@ -69,7 +69,7 @@ options! {
     8 Congestion(Congestion) => congestion: Option<Congestion>;
     /// Upper limit of the MSS, both announced and used.
     9 MaxSeg(Option<u16>) => mss: Option<u16>;
-    /// How long an orphan stays in FIN-WAIT-2.
+    /// Time for which an orphan stays in FIN-WAIT-2.
     10 Linger2(Option<Duration>) => linger2: Option<Duration>;
     /// Type of service of IPv4 packets.
     11 Tos(u8) => tos: u8;

@@ -36,8 +36,8 @@ macro_rules! named {
 }
 
 named! {
-    /// How much is written to standard error, and by a keeper to its log: each level includes those
-    /// before it.
+    /// Amount of what is written to standard error, and by a keeper to its log: each level includes
+    /// those before it.
     LogLevel {
         /// Nothing but the refusal of a command.
         Off = "off",
@@ -69,7 +69,7 @@ named! {
 }
 
 named! {
-    /// Where the program of a device of kind `xdp` is.
+    /// Place of the program of a device of kind `xdp`.
     XdpMode {
         /// In the driver if that can, else in the kernel's own code.
         #[default]
@@ -119,12 +119,12 @@ named! {
     }
 }
 
-/// How long a waiting thread, or an idle loop, polls before it sleeps.
+/// Time for which a waiting thread, or an idle loop, polls before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Spin {
     /// As long as arrivals have lately come sooner than a sleep would cost.
     #[default]
     Adaptive,
-    /// So many microseconds; 0 sleeps at once.
+    /// Fixed time in microseconds; 0 sleeps at once.
     FixedUs(u32),
 }

@@ -21,7 +21,7 @@ pub struct FrameFlow<'a> {
     pub dst: SocketAddr,
     /// From the ports on, as far as it is there.
     pub transport: &'a [u8],
-    /// Where that begins in the frame.
+    /// Offset of that in the frame.
     pub transport_at: usize,
 }
 

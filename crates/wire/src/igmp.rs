@@ -6,7 +6,7 @@ use crate::checksum;
 
 /// Destination of version 3 reports: all routers that support it.
 pub const V3_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
-/// Where version 2 hosts take their leave.
+/// Group to which version 2 hosts send that they leave.
 pub const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
 /// Every host of the link: never reported.
 pub const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
@@ -29,7 +29,7 @@ pub struct Query<'a> {
     pub group: Ipv4Addr,
     /// Within this time reports are spread.
     pub response_max_ms: u32,
-    /// How many losses in a row the querier expects to withstand; 0 = it does not say.
+    /// Number of losses in a row that the querier expects to withstand; 0 = it does not say.
     pub robustness: u8,
     sources: &'a [u8],
 }

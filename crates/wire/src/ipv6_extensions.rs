@@ -21,7 +21,7 @@ pub const PADDING_MAX: usize = 7;
 /// Bytes of all extension headers together at most.
 pub const LEN_MAX: usize = 1024;
 
-/// Where a next-header field is in the fixed header.
+/// Offset of the next-header field in the fixed header.
 const NEXT_HEADER_AT: usize = 6;
 
 /// A whole packet's transport part.
@@ -30,13 +30,13 @@ pub struct Upper<'a> {
     /// The last next-header value.
     pub protocol: u8,
     pub payload: &'a [u8],
-    /// Where the field that names `protocol` is, from the start of the packet.
+    /// Offset of the field that names `protocol`, from the start of the packet.
     pub named_at: u32,
     /// There was a fragment header: an atomic fragment.
     pub is_atomic: bool,
 }
 
-/// How a packet goes on after its extension headers.
+/// Continuation of a packet after its extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walked<'a> {
     Whole(Upper<'a>),
@@ -57,7 +57,7 @@ pub struct Fragment<'a> {
     pub payload: &'a [u8],
 }
 
-/// Why a packet goes no further.
+/// Reason why a packet goes no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// Truncated, or beyond the limits.
@@ -223,7 +223,7 @@ fn parse_fragment<'a>(
     Ok((fragment, after))
 }
 
-/// Where the payload length is in the fixed header.
+/// Offset of the payload length in the fixed header.
 const PAYLOAD_LEN_AT: u32 = 4;
 
 /// RFC 8200 4.4: a routing header of an unknown type is skipped when it is used up. Type 0 is

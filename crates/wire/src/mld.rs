@@ -2,9 +2,9 @@
 
 use core::net::Ipv6Addr;
 
-/// Where reports go: all MLDv2-capable routers.
+/// Destination of reports: all MLDv2-capable routers.
 pub const ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
-/// Where version 1 hosts take their leave.
+/// Group to which version 1 hosts send that they leave.
 pub const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 /// Types of the messages of version 1 (RFC 2710 3.1), whose bodies are the group.
 pub const V1_REPORT: u8 = 131;
@@ -24,7 +24,7 @@ pub struct Query<'a> {
     /// Within this time reports are spread.
     pub response_max_ms: u32,
     pub is_v1: bool,
-    /// How many losses in a row the querier expects to withstand; 0 = it does not say.
+    /// Number of losses in a row that the querier expects to withstand; 0 = it does not say.
     pub robustness: u8,
     sources: &'a [u8],
 }

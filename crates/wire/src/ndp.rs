@@ -111,7 +111,7 @@ pub struct Prefix {
     pub preferred_s: u32,
 }
 
-/// How much a router wants to be used (RFC 4191 2.1), the least first.
+/// Preference of a router (RFC 4191 2.1), the lowest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Preference {
     Low,

@@ -67,7 +67,7 @@ impl RxMeta {
 pub struct PartialChecksum {
     /// First byte that the checksum covers, from the start of the frame.
     pub start: u16,
-    /// Where the field is, from `start`.
+    /// Offset of the field, from `start`.
     pub offset: u16,
 }
 

@@ -6,7 +6,7 @@ use core::ops::{BitOr, BitOrAssign};
 /// Length of a header without options.
 pub const HEADER_LEN: usize = 20;
 pub const OPTIONS_MAX: usize = 40;
-/// Where the checksum field is.
+/// Offset of the checksum field.
 pub const CHECKSUM_AT: u16 = 16;
 
 /// The control bits.

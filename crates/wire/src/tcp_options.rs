@@ -344,7 +344,7 @@ mod tests {
         }
     }
 
-    /// Where options of ACKs begin.
+    /// Start of the options of ACKs.
     const SHAPES: &[&[u8]] = &[
         &[NOP, NOP, SACK],
         &[

@@ -1,7 +1,7 @@
 //! UDP headers (RFC 768).
 
 pub const HEADER_LEN: usize = 8;
-/// Where the checksum field is.
+/// Offset of the checksum field.
 pub const CHECKSUM_AT: u16 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

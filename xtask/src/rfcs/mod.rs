@@ -18,7 +18,7 @@ use table::Rfc;
 
 const TABLE: &str = "docs/reference/rfcs.toml";
 const PAGE: &str = "docs/reference/rfcs.md";
-/// How the reason begins why a section is left out that is cited all the same.
+/// Beginning of the reason for which a section is left out that is cited all the same.
 const IN_PART: &str = "in part";
 
 pub fn write(root: &Path) -> Vec<String> {

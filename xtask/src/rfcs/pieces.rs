@@ -2,7 +2,7 @@
 //! line by itself.
 
 pub struct Piece {
-    /// Where in the file it begins.
+    /// Position in the file at which it begins.
     pub at: usize,
     pub text: String,
 }

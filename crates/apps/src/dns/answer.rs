@@ -34,7 +34,7 @@ pub struct Rendered {
     pub rcode: u8,
 }
 
-/// Where a search in a zone ends.
+/// End of a search in a zone.
 enum Found<'a> {
     /// The node; of a wildcard, also its parent's name and the wildcard's own.
     Node(&'a Node, Option<(&'a [u8], Vec<u8>)>),

@@ -20,7 +20,7 @@ pub struct Builder {
     bytes: Vec<u8>,
     max: usize,
     question_end: usize,
-    /// Where names begin that later ones can point to.
+    /// Offsets of names that later ones can point to.
     names: Vec<u16>,
     counts: [u16; 3],
     pub is_authoritative: bool,

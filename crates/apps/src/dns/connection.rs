@@ -12,7 +12,7 @@ use super::responder::{Arrival, unix_now};
 use super::server::Dns;
 use super::transfer::{Incoming, Outgoing, Progress};
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub enum Connection {
     /// From this address.

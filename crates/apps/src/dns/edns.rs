@@ -36,7 +36,7 @@ pub struct Identity {
     pub idle: Duration,
 }
 
-/// Where a query comes from.
+/// Origin of a query.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
     pub ip: IpAddr,

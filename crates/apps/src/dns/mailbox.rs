@@ -17,7 +17,7 @@ pub enum ZoneMessage {
     Installed(Vec<u8>, Result<u32, String>),
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug, Default)]
 pub struct Mailbox {
     is_any: AtomicBool,

@@ -36,7 +36,7 @@ pub struct Secondary {
     /// A primary has announced another change meanwhile.
     is_to_ask_again: bool,
     ask_at: u64,
-    /// When the contents are too old to be served; `None`: there are none.
+    /// Time at which the contents are too old to be served; `None`: there are none.
     expires_at: Option<u64>,
     failures: u32,
 }
@@ -63,7 +63,7 @@ pub enum Task {
     Log(String),
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug, Default)]
 pub struct Manager {
     version: Option<u64>,

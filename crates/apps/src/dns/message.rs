@@ -45,7 +45,7 @@ pub struct Query<'a> {
     /// The record of the answer section of a NOTIFY, or of the authority section of an IXFR query.
     pub serial: Option<u32>,
     pub edns: Option<Edns<'a>>,
-    /// Where the TSIG record, the message's last, begins.
+    /// Offset of the TSIG record, the message's last.
     pub tsig_at: Option<usize>,
 }
 

@@ -45,7 +45,7 @@ struct Bucket {
     balance: u64,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub struct Limiter {
     rate: Rate,

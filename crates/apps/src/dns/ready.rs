@@ -33,7 +33,7 @@ pub struct Hit<'a> {
     pub rcode: u8,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub struct Ready {
     places: Vec<Option<CachedAnswer>>,

@@ -13,7 +13,7 @@ use super::manager::{Manager, Task};
 use super::responder::{Arrival, Common, Responder};
 use super::zone::Zones;
 
-/// How often the engine that looks after transfers does so; and if there are none.
+/// Interval at which an engine looks after transfers; and if there are none.
 const TURN: Duration = Duration::from_millis(200);
 const IDLE_TURN: Duration = Duration::from_secs(1);
 /// Transfers out at a time, on each engine; further ones are reset.
@@ -33,7 +33,7 @@ pub struct DnsOptions {
     pub log: fn(&str),
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug)]
 pub struct Dns {
     pub(super) options: DnsOptions,

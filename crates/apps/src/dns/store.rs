@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::zone::Zones;
 
-/// See the module. An engine keeps its own reference and reads one number to detect a newer value.
+/// See the [module documentation](self). An engine keeps its own reference and reads one number to
+/// detect a newer value.
 #[derive(Debug, Default)]
 pub struct Store {
     version: AtomicU64,

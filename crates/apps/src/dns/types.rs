@@ -31,7 +31,7 @@ pub const CLASS_IN: u16 = 1;
 pub const CLASS_CHAOS: u16 = 3;
 pub const CLASS_ANY: u16 = 255;
 
-/// Where a type's data holds names that may be compressed: the bytes before them and their
+/// Position of names that may be compressed in a type's data: the bytes before them and their
 /// number. RFC 3597 4: the types of RFC 1035 alone.
 pub fn compressible(rtype: u16) -> Option<(usize, usize)> {
     match rtype {

@@ -28,7 +28,7 @@ pub enum Done {
     HandshakeResult(Option<HandshakeResult>),
 }
 
-/// Where a connection is.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Step {
     /// A head is to come, or its body to be passed over.
@@ -118,7 +118,7 @@ pub enum Progress {
     Broken,
 }
 
-/// Where a body comes from.
+/// Source of a body.
 #[derive(Clone, Debug)]
 pub enum Source {
     None,

@@ -20,7 +20,7 @@ pub enum Method {
     Other(Status),
 }
 
-/// How long the body is.
+/// Length of the body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Body {
     #[default]
@@ -292,7 +292,7 @@ fn is_host(value: &[u8]) -> bool {
     value.iter().all(is_host_byte)
 }
 
-/// Where a target's path is: origin form, or absolute form (RFC 9112 3.2).
+/// Position of a target's path: origin form, or absolute form (RFC 9112 3.2).
 pub fn path_of(target: &str) -> Result<&str, Status> {
     let path = if target.starts_with('/') {
         target

@@ -21,7 +21,7 @@ use crate::tls::{Keys, Transport};
 
 /// Longest body of a request, which is thrown away.
 const BODY_MAX: u64 = 1 << 20;
-/// How long a peer may go on sending after the last response.
+/// Time for which a peer may go on sending after the last response.
 const DRAIN: Duration = Duration::from_secs(2);
 /// Bytes processed at once when a body is skipped.
 const SKIP_AT_ONCE: usize = 64 * 1024;
@@ -37,7 +37,7 @@ pub struct HttpOptions {
     pub cache: usize,
     /// Longest idle time of a connection between requests, or without taking sent data.
     pub idle: Duration,
-    /// How long a head may take from its first byte to its last.
+    /// Time that a head may take from its first byte to its last.
     pub head: Duration,
     /// Connections of one address on each engine.
     pub per_address: Option<usize>,
@@ -46,7 +46,7 @@ pub struct HttpOptions {
     pub keys: Option<Arc<Keys>>,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 pub struct Http {
     pub(super) options: HttpOptions,
     cache: Cache,

@@ -71,7 +71,7 @@ pub struct Probe {
     missing: usize,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 pub struct Bench {
     options: BenchOptions,
     figures: Arc<Mutex<BenchFigures>>,

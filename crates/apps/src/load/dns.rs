@@ -21,7 +21,7 @@ const HEADER: usize = 12;
 const IDS: usize = 1 << 16;
 /// Queries under way on one socket, at most: ids are to differ for as long as answers may come.
 pub const OUTSTANDING_MAX: usize = IDS / 2;
-/// How soon a query that found no room is tried again.
+/// Time after which a query that found no room is tried again.
 const RETRY: Duration = Duration::from_micros(200);
 /// The start of an id that is not under way.
 const FREE: u64 = u64::MAX;
@@ -105,7 +105,7 @@ fn count(what: &AtomicU64) {
 /// A query that is under way.
 #[derive(Clone, Copy)]
 struct UnderWay {
-    /// When it was due, and when it was sent.
+    /// Time at which it was due, and when it was sent.
     start: u64,
     sent: u64,
     query: usize,
@@ -128,7 +128,7 @@ struct Line {
     count: usize,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 pub struct DnsLoad {
     options: DnsLoadOptions,
     figures: Arc<DnsFigures>,
@@ -141,7 +141,7 @@ pub struct DnsLoad {
     outstanding: usize,
     /// Time of the next check for timed-out queries.
     expire_at: u64,
-    /// When the next query is due, at a constant rate.
+    /// Time at which the next query is due, at a constant rate.
     next_ns: u64,
     message: Vec<u8>,
     /// A due query that found no room.
@@ -221,7 +221,8 @@ impl DnsLoad {
         }
     }
 
-    /// When the next query begins, if it is due; one that found no room before comes first.
+    /// Time at which the next query begins, if it is due; one that found no room before comes
+    /// first.
     fn begin(&mut self, now: u64) -> Option<u64> {
         if let Some(start) = self.held.take() {
             return Some(start);

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use domain::base::{Name, Rtype};
 
-/// How queries are made.
+/// Way in which queries are made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QueryOptions {
     /// UDP payload size of the OPT record; `None`: there is none.

@@ -101,16 +101,16 @@ pub struct Asking {
     is_answered: bool,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 pub struct Stress {
     options: StressOptions,
     figures: Arc<StressFigures>,
     live: usize,
     began: Instant,
     times: Histogram<u64>,
-    /// When the request of each connection began, by the connection's index.
+    /// Time at which the request of each connection began, by the connection's index.
     starts: Vec<u64>,
-    /// When the next request is due.
+    /// Time at which the next request is due.
     next_ns: u64,
     /// Requests that are due and have no connection.
     due: VecDeque<u64>,

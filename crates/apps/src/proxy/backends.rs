@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use slipstack_service::ConnectionId;
 
-/// How long a backend that refused is passed over where nothing checks it.
+/// Time for which a backend that refused is passed over where nothing checks it.
 const REST_NS: u64 = 2_000_000_000;
 /// Most backends of one proxy: the size of a set of them.
 pub const BACKENDS_MAX: usize = 64;
 
-/// How the next backend is chosen.
+/// Choice of the next backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
     #[default]

@@ -16,7 +16,7 @@ pub(super) struct End<'a> {
     pub(super) transport: &'a mut Transport,
 }
 
-/// How far bytes have come.
+/// Progress of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     All,

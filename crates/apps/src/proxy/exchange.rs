@@ -14,14 +14,14 @@ use crate::http::request::{HEAD_MAX, Skip};
 use crate::http::status::Status;
 use crate::tls::Transport;
 
-/// How long a client may go on sending after its last answer.
+/// Time for which a client may go on sending after its last answer.
 const DRAIN: Duration = Duration::from_secs(2);
-/// How long a backend's connection waits for another request.
+/// Time for which a backend's connection waits for another request.
 const IDLE: Duration = Duration::from_secs(30);
 const BAD_GATEWAY: &str = "502 Bad Gateway";
 const LATE: &str = "504 Gateway Timeout";
 
-/// Where a client is.
+/// State of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Step {
     /// A request is to come.
@@ -35,7 +35,7 @@ enum Step {
     Draining,
 }
 
-/// Where the answer is.
+/// State of the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Answer {
     #[default]

@@ -31,7 +31,7 @@ pub struct Request {
     pub body: Body,
 }
 
-/// How a response's body ends.
+/// End of a response's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     Body(Body),

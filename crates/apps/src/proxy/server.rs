@@ -49,11 +49,11 @@ pub struct ProxyOptions {
     pub protocol: Protocol,
     /// Time after which a silent connection is closed.
     pub idle: Duration,
-    /// How long a backend may take to connect and to begin its answer.
+    /// Time that a backend may take to connect and to begin its answer.
     pub answer: Duration,
     /// Connections to each backend that are kept for further requests.
     pub idle_backends: usize,
-    /// How often backends are checked; `None`: one that refuses rests for two seconds.
+    /// Interval of the checks of backends; `None`: one that refuses rests for two seconds.
     pub check_every: Option<Duration>,
     /// A check requests this path; without one it connects only.
     pub check_path: Option<String>,
@@ -95,7 +95,7 @@ struct Attempt {
 
 pub(super) type Cx<'a> = Context<'a, Option<HandshakeResult>>;
 
-/// See the module.
+/// See the [module documentation](self).
 pub struct Proxy {
     pub(super) options: ProxyOptions,
     pub(super) backends: Backends,

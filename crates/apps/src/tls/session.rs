@@ -29,7 +29,7 @@ pub struct Session {
     /// Decrypted bytes; those before `taken` are consumed.
     plain: Vec<u8>,
     taken: usize,
-    /// How many are lent.
+    /// Number of connections that are lent.
     lent: Option<usize>,
     is_begun: bool,
     is_handshake_done: bool,
@@ -192,7 +192,7 @@ impl Session {
 
     // Decrypted bytes.
 
-    /// How many wait.
+    /// Number of those that wait.
     pub fn waiting(&self) -> usize {
         let len = self.lent.unwrap_or(self.plain.len());
         len.saturating_sub(self.taken)

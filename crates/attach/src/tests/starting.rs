@@ -11,7 +11,7 @@ use crate::door::{Identity, options};
 use crate::error::Error;
 use crate::keeper::meet;
 
-/// Where the keeper of eth1 listens, in a directory that is made.
+/// Control socket of the keeper of eth1, in a directory that is made.
 pub fn control_socket(folder: &Folder) -> PathBuf {
     let directory = options(&on_eth1(folder)).directory().expect("directory");
     directory.create().expect("create");

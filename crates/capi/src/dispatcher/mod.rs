@@ -46,7 +46,7 @@ const NEXT_WORKER: i32 = -3;
 pub struct ProcessSlot {
     pub family: u64,
     pub queue: u16,
-    /// How many processes there are.
+    /// Number of processes.
     pub queues: u16,
 }
 

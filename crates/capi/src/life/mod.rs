@@ -40,7 +40,7 @@ pub fn process_number() -> u32 {
     NUMBER.load(Ordering::Relaxed)
 }
 
-/// How many processes share a configuration: each is a queue of the dispatcher's.
+/// Number of processes that share a configuration: each is a queue of the dispatcher's.
 static QUEUES: AtomicU32 = AtomicU32::new(1);
 
 pub fn queues() -> u16 {

@@ -12,7 +12,7 @@ const TYPES: usize = 64;
 
 static GLOBAL: AtomicU32 = AtomicU32::new(LEVEL_MAX);
 static LEVELS: [AtomicU32; TYPES] = [const { AtomicU32::new(LEVEL_AT_FIRST) }; TYPES];
-/// Where lines go; null: standard error.
+/// Destination of lines; null: standard error.
 static STREAM: AtomicPtr<libc::FILE> = AtomicPtr::new(core::ptr::null_mut());
 /// The file that `ff_log_open_set` opened.
 static FILE: AtomicPtr<libc::FILE> = AtomicPtr::new(core::ptr::null_mut());

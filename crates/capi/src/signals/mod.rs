@@ -8,7 +8,7 @@ use slipstack_posix::Errno;
 
 const SIGNALS: usize = 65;
 
-/// How often each has come since it is watched.
+/// Number of times that each has come since it is watched.
 static COUNTS: [AtomicU64; SIGNALS] = [const { AtomicU64::new(0) }; SIGNALS];
 /// The program's handler of each, which ours calls.
 static BEHIND: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(libc::SIG_DFL) }; SIGNALS];

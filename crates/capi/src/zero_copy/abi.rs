@@ -78,7 +78,7 @@ pub unsafe extern "C" fn ff_zc_mbuf_write(
     len
 }
 
-/// Where the next bytes of a buffer are to be put by the program itself.
+/// Address at which the program itself puts the next bytes of a buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slipstack_zc_room(buffer: *mut Buffer, place: *mut iovec) -> ssize_t {
     // SAFETY: null or the program's structure.

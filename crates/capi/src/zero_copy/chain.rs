@@ -12,7 +12,7 @@ pub const CHAINS_MAX: usize = 1 << 20;
 /// Bytes in all of them, at most: a program that keeps buffers for ever stalls itself alone.
 const BYTES_MAX: usize = 1 << 30;
 
-/// Where a buffer's bytes lie.
+/// Memory of a buffer's bytes.
 #[derive(Debug)]
 pub enum Memory {
     /// The library's own.
@@ -171,7 +171,7 @@ impl Chains {
         }
     }
 
-    /// Where received bytes lie.
+    /// Memory of received bytes.
     pub fn received(&mut self, at: usize) -> Option<[libc::iovec; 2]> {
         match self.entry(at)? {
             Some(Entry::Received(kept)) => Some(kept.pieces()),
@@ -194,7 +194,7 @@ impl Chains {
         }
     }
 
-    /// Where the next bytes are to be put; `None`: there is no such buffer.
+    /// Address for the next bytes; `None`: there is no such buffer.
     pub fn room(&mut self, at: usize) -> Option<libc::iovec> {
         let chain = self.chain(at)?;
         let (filled, len) = (chain.filled, chain.len);

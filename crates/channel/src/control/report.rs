@@ -83,7 +83,7 @@ pub struct DeviceReport {
     pub rules: Vec<String>,
     pub slots: u16,
     pub slots_leased: u16,
-    /// Why frames do not pass, as people read it.
+    /// Reason why frames do not pass, as people read it.
     #[serde(default)]
     pub trouble: Option<String>,
     /// The mechanisms that decide which core works on a packet, a sentence for each.
@@ -108,7 +108,7 @@ pub struct EngineReport {
     pub program: String,
     /// Name of the instance; `None`: in the program.
     pub instance: Option<String>,
-    /// How many outgoing ports it has.
+    /// Number of its outgoing ports.
     pub ports: u32,
     pub flows: u32,
 }

@@ -26,7 +26,7 @@ const BACKLOG: i32 = 128;
 /// Longest wait for a place among them.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Why a message did not get through.
+/// Reason why a message did not get through.
 #[derive(Debug)]
 pub enum ControlError {
     /// The other side has closed the connection.

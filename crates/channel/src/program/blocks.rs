@@ -99,6 +99,6 @@ impl Carvings {
 #[derive(Debug, Default)]
 pub(super) struct Lent {
     pub(super) extents: VecDeque<Extent>,
-    /// Where the last one ended that there was.
+    /// End of the last one that there was.
     pub(super) end: u64,
 }

@@ -127,7 +127,7 @@ impl ProgramEnd {
     }
 }
 
-/// Where a datagram ends in its ring.
+/// End of a datagram in its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramEnd(u64);
 

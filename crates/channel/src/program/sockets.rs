@@ -32,7 +32,7 @@ pub(super) struct TxSide {
     pub(super) head: u64,
     /// Replaced rings that the engine may still read, with the generation that replaced them.
     pub(super) retired: LazyBox<Vec<(ByteRing, u32)>>,
-    /// How much of a large ring is used.
+    /// Used part of a large ring.
     pub(super) lap: Lap,
     /// Listed with those that wait for memory.
     pub(super) is_starved: bool,

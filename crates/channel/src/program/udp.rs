@@ -11,7 +11,7 @@ use crate::ids::SockId;
 
 use super::ProgramEnd;
 
-/// Why a datagram was not queued.
+/// Reason why a datagram was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsent {
     /// The send buffer is full, or this is longer than any datagram.

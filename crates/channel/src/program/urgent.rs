@@ -16,7 +16,7 @@ use super::sockets::{NO_OWNER, RxSide, SockLocal};
 /// The bytes that one read may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// Where it begins: after the urgent byte if that is next.
+    /// Start of the data: after the urgent byte if that is next.
     pub(super) from: u64,
     pub(super) len: usize,
 }

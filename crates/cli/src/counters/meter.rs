@@ -12,11 +12,11 @@ use crate::sockets;
 /// Lines between two heads of a table.
 const LINES_PER_HEAD: usize = 40;
 
-/// How often is looked.
+/// Interval of the looks.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     pub delay: Duration,
-    /// How many intervals; 0: until the command is ended.
+    /// Number of intervals; 0: until the command is ended.
     pub count: u64,
 }
 

@@ -213,7 +213,7 @@ pub fn dns_command() -> Command {
     with_options(dns_load(command), &[Scope::RunAndInstance, Scope::All])
 }
 
-/// How many queries there are, and how fast.
+/// Number of queries, and their rate.
 fn dns_load(command: Command) -> Command {
     command
         .arg(

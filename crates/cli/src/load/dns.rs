@@ -17,7 +17,7 @@ use crate::failure::Failure;
 
 /// Interval of progress reports.
 const STEP: Duration = Duration::from_secs(1);
-/// How often it is looked whether all is over.
+/// Interval at which it is looked whether all is over.
 const LOOK: Duration = Duration::from_millis(50);
 /// Default duration.
 const LIMIT: Duration = Duration::from_secs(10);

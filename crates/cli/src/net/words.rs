@@ -5,7 +5,7 @@ use crate::failure::Failure;
 #[derive(Clone)]
 pub struct Words<'a> {
     left: &'a [String],
-    /// How the command is called, for its refusals.
+    /// Name of the command, for its refusals.
     command: &'static str,
 }
 

@@ -28,7 +28,7 @@ const JOBS_PER_WORKER: usize = 64;
 /// Interval of checks whether servers on the kernel's sockets listen.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Where one engine's service is.
+/// Place of one engine's service.
 #[derive(Clone, Debug)]
 pub struct Site {
     pub number: usize,

@@ -14,7 +14,7 @@ use super::tls;
 use crate::failure::Failure;
 use crate::output;
 
-/// How long the end waits for the access log.
+/// Time for which the end waits for the access log.
 const LOG_MOST: Duration = Duration::from_secs(2);
 /// Longest file that the cache takes whole.
 const WHOLE_MAX: u64 = 1 << 20;

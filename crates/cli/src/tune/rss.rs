@@ -1,4 +1,4 @@
-//! How a card spreads received frames over its queues (RSS), as texts that can be shown, written
+//! Spreading of received frames over a card's queues (RSS), as texts that can be shown, written
 //! down and read back.
 
 use std::fmt::Write;

@@ -43,7 +43,7 @@ pub enum Meaning {
     Moot(&'static str),
 }
 
-/// How a name's number becomes the stack's.
+/// Conversion of a name's number to the stack's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Same,
@@ -55,7 +55,7 @@ pub enum Unit {
     On(u32),
 }
 
-/// Why a name cannot be read or set: one sentence.
+/// Reason why a name cannot be read or set: one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SysctlError {
     Unknown {

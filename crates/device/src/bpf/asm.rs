@@ -211,7 +211,7 @@ impl Program {
         self.push(CLASS_JMP | CALL, 0, PSEUDO_CALL, 0, 0);
     }
 
-    /// Where the next instruction will be.
+    /// Position of the next instruction.
     pub(crate) fn here(&self) -> usize {
         self.code.len()
     }

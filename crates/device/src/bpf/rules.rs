@@ -22,7 +22,7 @@ const IS_FIRST: i16 = -144;
 const SLOT: i16 = -152;
 const FLAGS: i16 = -160;
 
-/// Where a segment has its flags, and those that tell a SYN from others: RST, ACK and SYN.
+/// Offset of a segment's flags, and those that tell a SYN from others: RST, ACK and SYN.
 const FLAGS_AT: i32 = 13;
 const FLAGS_READ: i32 = 0x16;
 const SYN: i32 = 2;

@@ -33,10 +33,10 @@ pub(crate) const PROG_XDP: u32 = 6;
 /// Beside a program's type: it takes frames in several pieces.
 pub(crate) const PROG_IN_PIECES: u32 = 1 << 31;
 
-/// Where a link attaches: at an interface's driver, or at its ingress through tcx.
+/// Attachment point of a link: an interface's driver, or its ingress through tcx.
 pub(crate) const ATTACH_XDP: u32 = 37;
 pub(crate) const ATTACH_TCX_INGRESS: u32 = 46;
-/// How a link attaches to [`ATTACH_XDP`]: in the kernel's general code, or in the driver.
+/// Mode in which a link attaches to [`ATTACH_XDP`]: in the kernel's general code, or in the driver.
 pub(crate) const XDP_GENERIC: u32 = 2;
 pub(crate) const XDP_NATIVE: u32 = 4;
 /// `BPF_F_XDP_HAS_FRAGS`.

@@ -21,7 +21,7 @@ use crate::packets;
 
 /// Name of its program, which is installed beside ours.
 const PROGRAM: &str = "slipstack-dpdk";
-/// How long a port may take to start: cards wait for their link.
+/// Time that a port may take to start: cards wait for their link.
 const START_MAX: Duration = Duration::from_secs(30);
 /// Bytes of its standard error that are read.
 const WORDS_MAX: usize = 65_536;

@@ -32,7 +32,7 @@ pub(super) struct SlotSetup {
     pub life: OwnedFd,
     /// Slot 0 alone has it.
     pub watch: Option<Watch>,
-    /// How the port chooses the queue of a flow, if that is known.
+    /// Port's choice of the queue of a flow, if that is known.
     pub map: Option<QueueMap>,
 }
 

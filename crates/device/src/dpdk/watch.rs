@@ -12,7 +12,7 @@ use rustix::time::{
 use super::process::{Port, Starting};
 use super::setup::{Answer, Order};
 
-/// How long after a failed start the next one is tried.
+/// Time after a failed start at which the next one is tried.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]

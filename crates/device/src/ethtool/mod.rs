@@ -117,7 +117,7 @@ pub struct Ethtool(OwnedFd);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Driver {
     pub name: String,
-    /// Where the hardware is; empty if there is none.
+    /// Bus address of the hardware; empty if there is none.
     pub bus: String,
 }
 

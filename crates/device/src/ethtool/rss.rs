@@ -49,7 +49,7 @@ pub(crate) struct Rss {
     pub table: Vec<u16>,
 }
 
-/// Why a driver's answer is of no use.
+/// Reason why a driver's answer is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRss {
     /// It tells no key or no table.

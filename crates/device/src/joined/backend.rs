@@ -25,7 +25,7 @@ pub(crate) struct JoinedPart {
     pub(crate) backend: String,
     pub(crate) link: LinkProperties,
     pub(crate) own: serde_json::Value,
-    /// How many of the descriptors are its.
+    /// Number of the descriptors that are its.
     pub(crate) fds: usize,
 }
 

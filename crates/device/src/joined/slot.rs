@@ -23,7 +23,7 @@ struct Port {
     is_down: bool,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 pub(super) struct JoinedSlot {
     ports: Vec<Port>,
     info: DeviceInfo,

@@ -25,7 +25,7 @@ const CELLS: usize = 256;
 const INBOX_LEN: usize = MpscInbox::bytes(CELLS).next_multiple_of(PAGE);
 /// Slots at most: they are bits of a word.
 pub(super) const SLOTS_MAX: usize = 64;
-/// How often a lock is tried for.
+/// Number of attempts at a lock.
 const LOCK_TRIES: u32 = 2000;
 
 /// A slot's view of it.

@@ -75,7 +75,7 @@ struct Offer {
     tx: Vec<(RingPlace, OwnedFd)>,
 }
 
-/// Why a connection ends.
+/// Reason why a connection ends.
 enum End {
     /// The peer gets the reason.
     Refused(String),

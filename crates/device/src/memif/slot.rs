@@ -23,12 +23,12 @@ use crate::steering::Steering;
 const SHAPE_MAX: usize = 4096;
 /// Frames of a batch at most: others wait for the queue that long.
 const BATCH_MAX: u16 = 32;
-/// How long a server that has been reached is waited for.
+/// Time for which a server that has been reached is waited for.
 const LINK_WAIT_NS: u64 = 300_000_000;
-/// How long slot 0 is waited for.
+/// Time for which slot 0 is waited for.
 const ANSWER_WAIT_NS: i64 = 20_000_000;
 
-/// How a slot learns of connections: slot 0 makes them, the others ask it.
+/// Way in which a slot learns of connections: slot 0 makes them, the others ask it.
 #[derive(Debug)]
 pub(super) enum Source {
     Control(Box<Control>),

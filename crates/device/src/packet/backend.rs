@@ -14,7 +14,7 @@ use crate::parts::{LinkProperties, SlotParts, TSO_MAX, own_value};
 use crate::position::RingPosition;
 use crate::steering::{Steering, load_steering, maps};
 
-/// Where a fan-out program finds the network header.
+/// Offset at which a fan-out program finds the network header.
 const L3: i32 = 0;
 
 /// The row of the table.

@@ -18,7 +18,7 @@ use crate::vnet;
 const SMALL_MAX: usize = 2048;
 /// Bytes of the arena: [`sys::BATCH`] small frames at the longest.
 const ARENA_LEN: usize = sys::BATCH * SMALL_MAX;
-/// How often a frame that the device's queue refuses is tried again.
+/// Number of attempts at a frame that the device's queue refuses.
 const NOBUFS_RETRIES: u32 = 3;
 
 #[derive(Debug)]

@@ -33,7 +33,7 @@ const FAST: &str = ",fast";
 /// The engine's slot that the frames go to.
 const ENGINE_SLOT: u16 = 1;
 
-/// How long after a slot is opened the first frame comes: the program that opens it binds its
+/// Time from the opening of a slot to the first frame: the program that opens it binds its
 /// sockets by then.
 const START_NS: u64 = 50_000_000;
 
@@ -151,7 +151,7 @@ struct ReplaySlot {
     starts_ns: u64,
     /// Monotonic time, and time in the capture, of the first frame that was given.
     began: Option<(u64, u64)>,
-    /// How many frames have been given.
+    /// Number of frames that have been given.
     position: RingPosition,
     answers: Answers,
     counters: DeviceCounters,
@@ -160,7 +160,7 @@ struct ReplaySlot {
 }
 
 impl ReplaySlot {
-    /// When the next frame is to be given; `None`: there is none.
+    /// Time at which the next frame is to be given; `None`: there is none.
     fn due_ns(&self, now: u64) -> Option<u64> {
         let next = self.recording.as_ref()?.next_at_ns()?;
         let now = now.max(self.starts_ns);

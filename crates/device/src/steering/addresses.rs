@@ -20,7 +20,7 @@ const PLACES_MIN: usize = 64;
 /// Places for each address: the fewer, the longer the way to a free one.
 const PLACES_PER_ADDRESS: usize = 4;
 
-/// Where the halves and their sets are, for readers and the writer alike.
+/// Position of the halves and their sets, for readers and the writer alike.
 #[derive(Clone, Copy)]
 struct Half {
     at: usize,

@@ -1,4 +1,4 @@
-//! Where everything lies in the one value of the steering table.
+//! Layout of the one value of the steering table.
 //!
 //! ```text
 //! 0        header: count of exceptions, flags, hash key, heartbeat, half in use, rates

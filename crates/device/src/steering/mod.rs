@@ -60,7 +60,7 @@ const SLOT_BIT: u16 = 0x4000;
 pub type SlotSet = u128;
 const _: () = assert!(SLOTS_MAX <= SlotSet::BITS as usize);
 
-/// Where the entries of a protocol's ports begin.
+/// Offset of the entries of a protocol's ports.
 fn ports_at(proto: Transport) -> usize {
     match proto {
         Transport::Tcp => layout::TCP_PORTS,
@@ -325,7 +325,7 @@ impl Steering {
         Ok(())
     }
 
-    /// When ports or groups were last changed, CLOCK_MONOTONIC nanoseconds.
+    /// Time at which ports or groups were last changed, CLOCK_MONOTONIC nanoseconds.
     pub fn changed_ns(&self) -> u64 {
         self.tables.read().load_u64(layout::CHANGED)
     }
@@ -456,7 +456,7 @@ impl Steering {
         }
     }
 
-    /// How many exceptions there are.
+    /// Number of exceptions.
     pub fn exceptions(&self) -> u32 {
         self.tables.read().load_u32(layout::EXCEPTIONS)
     }

@@ -1,4 +1,4 @@
-//! How the buckets of a group are shared out among its slots, and again when these change.
+//! Distribution of the buckets of a group among its slots, and again when these change.
 
 use super::hash;
 use super::layout::{self, BUCKETS, SLOTS_MAX};

@@ -12,7 +12,7 @@ use crate::parts::{LinkProperties, SlotParts, TSO_MAX};
 use crate::position::RingPosition;
 use crate::steering::{Steering, load_steering};
 
-/// Where a TAP's steering program finds the network header.
+/// Offset at which a TAP's steering program finds the network header.
 const L3: i32 = 14;
 /// Frames that are examined in a slot whose holder does not run.
 const PEEK_MAX: usize = 1024;

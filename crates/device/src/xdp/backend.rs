@@ -38,12 +38,12 @@ const MTU_IN_ONE: u32 = 3000;
 const BIND_TRIES: u32 = 100;
 const BIND_PAUSE: Duration = Duration::from_millis(10);
 
-/// How the program is attached and the sockets are bound.
+/// Modes in which the program is attached and the sockets are bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// In the driver.
     Native,
-    /// Where the kernel's general code receives frames.
+    /// Receive hook of the kernel's general code.
     Generic,
     /// In the driver, which writes to our memory.
     ZeroCopy,
@@ -117,7 +117,7 @@ struct XdpParams {
     ring: RingParams,
     /// `None`: the slot has the packet socket alone.
     socket: Option<SocketParams>,
-    /// How the card spreads flows over its queues, if the driver tells it.
+    /// Spreading of flows over the card's queues, if the driver tells it.
     #[serde(default)]
     rss: Option<RssParams>,
 }

@@ -43,7 +43,7 @@ struct XdpSlot {
     counters: DeviceCounters,
     /// Frames that the kernel had no room for, when it was asked last.
     lost: Cell<u64>,
-    /// How the card spreads flows over its queues.
+    /// Spreading of flows over the card's queues.
     map: Option<QueueMap>,
     /// SYN-ACKs that came by the packet socket.
     answers_away: u64,

@@ -19,7 +19,7 @@ const BUSY_POLL_US: u32 = 20;
 /// Frames may be preceded by metadata for the device (since Linux 6.8).
 const UMEM_TX_METADATA_LEN: u32 = 1 << 2;
 
-/// How a socket is bound: frames are copied, or the device uses our memory.
+/// Mode in which a socket is bound: frames are copied, or the device uses our memory.
 pub(super) const BIND_COPY: u16 = 1 << 1;
 pub(super) const BIND_ZEROCOPY: u16 = 1 << 2;
 /// Frames may lie in several chunks (since Linux 6.6).

@@ -28,7 +28,7 @@ fn send_to_stack(pair: &Pair, port: u16, count: usize) {
     std::thread::sleep(Duration::from_millis(20));
 }
 
-/// How many of ten packets to a port the kernel gets.
+/// Number of ten packets to a port that the kernel gets.
 fn leaks(pair: &Pair, port: u16) -> u64 {
     let before = received_by_kernel();
     send_to_stack(pair, port, 10);

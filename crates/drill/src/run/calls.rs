@@ -25,7 +25,7 @@ pub struct Calls {
     /// The script's descriptor numbers and the process's.
     fds: HashMap<i64, i32>,
     running: Option<Running>,
-    /// Where `bind` binds.
+    /// Address to which `bind` binds.
     local: IpAddr,
     /// The address family of `...`.
     family: Family,
@@ -36,7 +36,7 @@ pub struct Calls {
 struct Running {
     thread: JoinHandle<Answer>,
     call: Call,
-    /// When it ends by the script.
+    /// Time at which it ends by the script.
     end_ns: u64,
     tolerance_ns: u64,
 }

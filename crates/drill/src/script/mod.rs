@@ -80,7 +80,7 @@ pub enum Expr {
     Any,
 }
 
-/// Where a script is wrong, and why.
+/// Position of a script's error, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptError {
     pub line: usize,

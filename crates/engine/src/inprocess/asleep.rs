@@ -88,7 +88,7 @@ mod tests {
     struct Interrupted<'a> {
         asleep: &'a Asleep,
         steps: RefCell<VecDeque<Step>>,
-        /// How many at each of these moments.
+        /// Number at each of these moments.
         counts: RefCell<VecDeque<usize>>,
         is_rung: Cell<bool>,
         is_posted: Cell<bool>,

@@ -65,7 +65,7 @@ struct Shared {
 impl InProcess {
     /// `bell` is the doorbell of the engine's inbox.
     ///
-    /// Where the program may have no more threads (RLIMIT_NPROC) it is without a ticker.
+    /// Creates the ticker; a program that may have no more threads (RLIMIT_NPROC) is without one.
     ///
     /// # Errors
     /// No memory or descriptor could be had for the ticker.

@@ -42,7 +42,7 @@ enum Mode {
     },
 }
 
-/// When to nap.
+/// Decision to nap.
 #[derive(Debug)]
 struct Moderation {
     mode: Mode,

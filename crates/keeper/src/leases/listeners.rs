@@ -35,7 +35,7 @@ pub struct Listener {
     pub count: u32,
 }
 
-/// Why a port cannot be listened on.
+/// Reason why a port cannot be listened on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenRefused {
     /// Another client has it.

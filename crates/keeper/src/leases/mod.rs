@@ -33,7 +33,7 @@ pub enum SlotState {
     Draining,
 }
 
-/// Where frames for a local port go.
+/// Destination of frames for a local port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
     Keeper,
@@ -42,7 +42,7 @@ pub enum Route {
     Shared(Vec<u16>),
 }
 
-/// Why a lease was not given.
+/// Reason why a lease was not given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseError {
     UnknownClient,
@@ -148,7 +148,7 @@ impl Leases {
             .ok_or(LeaseError::NoPorts)
     }
 
-    /// How many blocks of outgoing ports an engine begins with.
+    /// Number of blocks of outgoing ports that an engine begins with.
     pub fn first_blocks(&self) -> usize {
         let is_free = |state: &&SlotState| **state == SlotState::Free;
         self.blocks
@@ -220,7 +220,7 @@ impl Leases {
             .map(|(slot, _)| slot as u16)
     }
 
-    /// Where frames for a local port go.
+    /// Destination of frames for a local port.
     pub fn route(&self, protocol: Transport, port: u16) -> Route {
         let slots = self.listeners.slots(protocol, port);
         match slots.as_slice() {

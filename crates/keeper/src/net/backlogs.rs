@@ -53,7 +53,7 @@ struct Waiting {
     has_fin: bool,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug, Default)]
 pub(super) struct Backlogs {
     listeners: Vec<Unattended>,

@@ -13,7 +13,7 @@ use slipstack_wire::frame_fragment::PacketId;
 const PACKETS_MAX: usize = 4096;
 /// Frames that wait for the first of their packet, in all; the oldest packet's go first.
 const HELD_MAX: usize = 1024;
-/// How long the slots of a packet are kept: as long as a packet may take (RFC 8200 4.5).
+/// Time for which the slots of a packet are kept: as long as a packet may take (RFC 8200 4.5).
 const PATIENCE_NS: u64 = 60_000_000_000;
 
 pub(super) type Frame = (Vec<u8>, RxMeta);
@@ -50,7 +50,7 @@ impl FragmentRoutes {
         held
     }
 
-    /// Where a later fragment goes. `None`: it waits here for the first.
+    /// Destination of a later fragment. `None`: it waits here for the first.
     pub fn follow(
         &mut self,
         id: PacketId,

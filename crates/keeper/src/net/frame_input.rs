@@ -10,7 +10,7 @@ pub(super) struct FrameSource {
     pub(super) origin: Option<u16>,
     /// It was steered to an engine, and may be another's.
     pub(super) is_astray: bool,
-    /// How often it has waited.
+    /// Number of times that it has waited.
     pub(super) waits: u8,
 }
 

@@ -16,7 +16,7 @@ use slipstack_stack::Choice;
 
 /// Time for which the kernel's positive answer is cached.
 const FRESH_NS: u64 = 100_000_000;
-/// How long its no: a program may be about to listen, and a peer that is refused does not try
+/// Validity of a refusal: a program may be about to listen, and a peer that is refused does not try
 /// again.
 const NO_FRESH_NS: u64 = 2_000_000;
 /// Sockets read at most.

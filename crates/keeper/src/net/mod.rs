@@ -47,7 +47,8 @@ use orphan_table::OrphanTable;
 
 /// Frames per turn.
 const BUDGET: usize = 256;
-/// When the probes of a dead program's flow are sent, in ns after its death: one may be lost.
+/// Time at which the probes of a dead program's flow are sent, in ns after its death: one may be
+/// lost.
 const PROBE_AT_NS: [u64; 3] = [0, 200_000_000, 600_000_000];
 /// Probes per turn.
 const PROBE_BURST: usize = 512;

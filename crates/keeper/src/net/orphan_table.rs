@@ -24,7 +24,7 @@ pub(super) struct Orphan {
 pub(super) struct OrphanTable {
     pub(super) orphans: HashMap<ConnId, Orphan>,
     pub(super) by_flow: HashMap<Flow, ConnId>,
-    /// How many connections have their bytes in a region.
+    /// Number of connections that have their bytes in a region.
     pub(super) regions: HashMap<RegionKey, usize>,
     /// Regions that are no longer needed.
     pub(super) settled: Vec<RegionKey>,

@@ -13,7 +13,7 @@ use super::frame_input::{FrameSource, local_by};
 use super::strays::{Asked, Next};
 use super::unread::Taken;
 
-/// Where a segment keeps its flags.
+/// Offset of a segment's flags.
 const FLAGS_AT: usize = 13;
 const SYN: u8 = 0x02;
 const SYN_ACK_RST_FIN: u8 = 0x17;

@@ -24,7 +24,7 @@ const FLOW_NS: u64 = 1_000_000_000;
 const SEARCHES_MAX: usize = 4096;
 /// Slots that fit the set of refusals.
 const SLOTS: u16 = SlotSet::BITS as u16;
-/// How long a port counts as changing hands after a listener has left it.
+/// Time for which a port counts as changing hands after a listener has left it.
 const MOVING_NS: u64 = 2_000_000_000;
 /// Segments that wait at most; a further one is dropped.
 const HELD_MAX: usize = 4096;
@@ -59,7 +59,7 @@ pub(super) struct Asked {
     pub(super) is_anyones: bool,
     /// The engine that has just refused it.
     pub(super) origin: Option<u16>,
-    /// How often the segment has waited.
+    /// Number of times that the segment has waited.
     pub(super) waits: u8,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Strays {
     engines: Vec<u16>,
     hasher: RandomState,
     segments: HashMap<u64, Search>,
-    /// When each flow was first seen astray.
+    /// Time at which each flow was first seen astray.
     flows: HashMap<Flow, u64>,
     /// Ports that change hands, and until when.
     moving: HashMap<u16, u64>,

@@ -11,7 +11,7 @@ const BYTES_MAX: usize = 8 << 20;
 /// Bytes that a datagram takes of a receive buffer beside its own, about as on the kernel
 /// (`SKB_TRUESIZE`).
 const BESIDE: usize = 576;
-/// How often it is looked whether the sockets are still there.
+/// Interval at which it is looked whether the sockets are still there.
 const ASK_NS: u64 = 100_000_000;
 /// An inbox without room is tried again after this time.
 const AGAIN_NS: u64 = 1_000_000;

@@ -14,7 +14,7 @@ use super::clients::{Answer, refuse};
 use super::pending_inquiries::{Engine, PendingInquiry};
 use crate::leases::ClientId;
 
-/// How long an engine may take.
+/// Time that an engine may take.
 const ANSWER_NS: u64 = 2_000_000_000;
 /// Inquiries under way.
 const INQUIRIES_MAX: usize = 64;

@@ -52,17 +52,17 @@ const UNAUTHORISED_MAX: usize = 256;
 const MESSAGES_PER_TURN: usize = 16;
 /// Time within which a client whose connection is lost may reconnect.
 const RETURN_NS: u64 = 3_000_000_000;
-/// How long the keeper stays after the last client, and for the first one.
+/// Time for which the keeper stays after the last client, and for the first one.
 const LINGER_NS: u64 = 1_000_000_000;
 const FIRST_CLIENT_NS: u64 = 10_000_000_000;
 /// Pause after an accept that found no free descriptor.
 const ACCEPT_PAUSE_NS: u64 = 100_000_000;
 /// Distance of attempts to fork a standby.
 const STANDBY_NS: u64 = 1_000_000_000;
-/// How often exceptions are compared with the flows that exist.
+/// Interval at which exceptions are compared with the flows that exist.
 const SWEEP_NS: u64 = 500_000_000;
 
-/// How a keeper's loop ends.
+/// End of a keeper's loop.
 pub enum Ended {
     /// The keeper is no longer needed.
     Finished,
@@ -158,12 +158,12 @@ pub struct Server {
     trials: Vec<trials::Trial>,
     announcer: Announcer,
     tally: Tally,
-    /// When the last standby was forked.
+    /// Time at which the last standby was forked.
     standby_at: u64,
-    /// When another one is tried for, if there is none.
+    /// Time at which another one is tried for, if there is none.
     standby_due: Option<u64>,
     idle_since: Option<u64>,
-    /// When a TAP of the keeper's own was made again last, and when that is tried again.
+    /// Time at which a TAP of the keeper's own was made again last, and when that is tried again.
     remade_at: Option<u64>,
     remake_due: Option<u64>,
     /// No connection is accepted before this time, because there was no free descriptor.

@@ -18,7 +18,7 @@ use crate::kernel_flows;
 use crate::leases::{Route, system_ports};
 use crate::steer::OwnedFlow;
 
-/// How often connections that were left to the kernel are compared with those that it has.
+/// Interval at which connections left to the kernel are compared with those that it has.
 const SWEEP_NS: u64 = 5_000_000_000;
 
 /// All ports of both protocols.

@@ -9,8 +9,8 @@
 
 use std::collections::HashMap;
 
-/// How long frames may wait for an engine that begins no turn. Even a program that computes has one
-/// every 8 ms.
+/// Time for which frames may wait for an engine that begins no turn. Even a program that computes
+/// has one every 8 ms.
 const STALL_NS: u64 = 30_000_000;
 /// Time limit for an engine whose process is ready to run.
 const READY_STALL_NS: u64 = 500_000_000;

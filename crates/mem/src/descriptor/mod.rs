@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 pub use sys::Descriptor;
 
-/// Where our own descriptors live, if the limit allows it.
+/// Lowest number of our own descriptors, if the limit allows it.
 pub const OURS_USUALLY_FROM: i32 = 1 << 14;
 
 /// Our own descriptors live from the first of these on that the limit allows: programs assume that

@@ -75,7 +75,7 @@ pub fn open_file_limit() -> String {
     )
 }
 
-/// How many bytes this process may map in all (RLIMIT_AS), if that is limited.
+/// Number of bytes that this process may map in all (RLIMIT_AS), if that is limited.
 #[must_use]
 pub fn address_limit() -> Option<u64> {
     getrlimit(Resource::As).current

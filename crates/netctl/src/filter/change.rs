@@ -115,7 +115,7 @@ pub enum FilterFault {
     NoPrefix(IpAddr, u8),
 }
 
-/// Why a change was refused, with its place in the list.
+/// Reason why a change was refused, with its place in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
     pub at: usize,

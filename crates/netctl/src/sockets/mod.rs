@@ -22,7 +22,7 @@ pub enum Inquiry {
     Drop { filter: Filter },
     /// Every counter that is not zero, a pair as JSON in each line.
     Counters,
-    /// How often each rule of the packet filter has matched, a [`FilterCountRow`] as JSON in each
+    /// Number of matches of each rule of the packet filter, a [`FilterCountRow`] as JSON in each
     /// line.
     FilterCounts,
     /// The numbers of its stack, a pair of name and value as JSON in each line.
@@ -42,7 +42,7 @@ pub struct FilterCountRow {
     pub id: u64,
     pub packets: u64,
     pub bytes: u64,
-    /// When it was the last time, in nanoseconds of CLOCK_MONOTONIC.
+    /// Time of the last match, in nanoseconds of CLOCK_MONOTONIC.
     pub last_ns: u64,
 }
 

@@ -9,7 +9,7 @@ use super::filter::{Comparison, Expression, Filter, Side};
 /// Parentheses and negations within each other at most.
 const DEPTH_MAX: u32 = 32;
 
-/// Why a filter is none: one sentence.
+/// Reason why a filter is none: one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError(String);
 

@@ -33,7 +33,7 @@ const ANSWER_NS_MAX: u64 = 5_000_000_000;
 const ANSWER_SPIN_NS: u64 = 20_000;
 const ANSWER_SLEEP: Duration = Duration::from_micros(50);
 
-/// How long a process may take to end.
+/// Time that a process may take to end.
 const END: Duration = Duration::from_secs(1);
 
 /// Bytes of send rings that idle connections may keep together.
@@ -59,7 +59,7 @@ pub(crate) struct Attachment {
     has_news: AtomicBool,
     /// Set once this process has released the attachment.
     is_left: AtomicBool,
-    /// And goes on without it.
+    /// Set if the process goes on without the attachment.
     is_lost: AtomicBool,
     /// The listeners to the channel's sockets, in chunks.
     sockets: Box<[OnceLock<Box<[RecipientSlot]>>]>,

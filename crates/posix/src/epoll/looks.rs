@@ -6,7 +6,7 @@
 
 /// Interval of checks for the kernel's members while the stack's have events.
 const LOOK_NS: u64 = 50_000;
-/// How often they are once [`QUIET`] looks in a row have found nothing.
+/// Interval of looks once [`QUIET`] of them in a row have found nothing.
 const QUIET_LOOK_NS: u64 = 250_000;
 const QUIET: u32 = 16;
 
@@ -15,7 +15,7 @@ const QUIET: u32 = 16;
 pub(crate) struct KernelLooks {
     /// The time of the last check.
     last_ns: u64,
-    /// How many in a row have found nothing.
+    /// Number of looks in a row that have found nothing.
     vain: u32,
     /// The stack's events come first when there is room for one.
     pub(crate) is_stacks_turn: bool,

@@ -16,7 +16,7 @@ pub(crate) struct Popped {
 }
 
 impl Set {
-    /// How many members are on the ready list.
+    /// Number of members on the ready list.
     pub(crate) fn ready_len(&self) -> usize {
         self.inner.lock().ready.len()
     }

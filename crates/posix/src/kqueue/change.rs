@@ -108,7 +108,7 @@ impl KqueueRef<'_> {
         outcome
     }
 
-    /// Why there is no such note.
+    /// Reason why there is no such note.
     fn missing(self, fd: i32) -> Errno {
         match Descriptor::new(fd).map(|fd| rustix::io::fcntl_getfd(fd.as_fd()).is_ok()) {
             Some(true) => Errno::ENOENT,

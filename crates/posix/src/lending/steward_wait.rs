@@ -27,11 +27,11 @@ const EVENTS_MAX: usize = 64;
 /// Sleeps of at least this length may end a millisecond late, which is epoll's resolution.
 const COARSE_NS: u64 = 8_000_000;
 
-/// How long a steward without work waits for more before it ends: starting another one takes
+/// Time for which a steward without work waits for more before it ends: starting another one takes
 /// longer than the fork of a small program.
 const LINGER_NS: u64 = 20_000_000;
 
-/// How to check the kernel's descriptors.
+/// Way of checking the kernel's descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KernelCheck {
     Glance,

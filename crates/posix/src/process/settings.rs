@@ -2,11 +2,11 @@
 
 use slipstack_channel::{Heuristics, LogLevel, Spin};
 
-/// How this process was started.
+/// Circumstances of this process's start.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub spin: Spin,
-    /// How long frames may gather under load while spinning is off; 0 = not at all.
+    /// Time for which frames may gather under load while spinning is off; 0 = not at all.
     pub gather_us: u32,
     /// The heuristics that are in force.
     pub heuristics: Heuristics,

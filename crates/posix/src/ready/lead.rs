@@ -28,14 +28,14 @@ const LATE: u32 = 12;
 const HERE: u64 = 0;
 const LONG_AGO: u64 = 1;
 
-/// How a thread leaves a wait.
+/// Way in which a thread leaves a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// No other thread sleeps.
     Alone,
     /// The leader is likely to be back at once.
     Shortly { now_ns: u64 },
-    /// Or not.
+    /// Left for longer than that.
     ForLong { now_ns: u64 },
 }
 

@@ -1,4 +1,4 @@
-//! How a wait checks what it waits for.
+//! Checks of a wait for its condition.
 
 /// The way in which a look treats the kernel's descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,7 +33,7 @@ pub(crate) enum Decided {
     Foreign(Borrowed),
 }
 
-/// How a socket was bound.
+/// Binding of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
     /// The local address; the port is known.
@@ -44,7 +44,8 @@ pub(crate) struct Bound {
     pub(crate) is_port_chosen: bool,
     /// The program asked for port 0 and has not queried the result.
     pub(crate) is_port_unseen: bool,
-    /// When a datagram socket was bound, which is its rank in a SO_REUSEPORT group; 0 = not seen.
+    /// Time at which a datagram socket was bound, which is its rank in a SO_REUSEPORT group; 0 =
+    /// not seen.
     pub(crate) at_ns: u64,
 }
 
@@ -119,7 +120,7 @@ pub(crate) struct Description {
     pub(crate) cold: Lock<Cold>,
 }
 
-/// How a description begins.
+/// Initial state of a description.
 pub(crate) struct New {
     pub(crate) id: u64,
     pub(crate) family: Family,
@@ -251,7 +252,7 @@ impl Description {
         self.is_kernel_given_up.load(Ordering::Acquire)
     }
 
-    /// Where a look begins, if SO_PEEK_OFF is on.
+    /// Offset at which a look begins, if SO_PEEK_OFF is on.
     #[inline]
     pub(crate) fn peek_from(&self) -> Option<usize> {
         usize::try_from(self.peek_offset.load(Ordering::Relaxed)).ok()

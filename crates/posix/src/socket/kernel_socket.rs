@@ -57,8 +57,8 @@ pub(crate) fn set_nonblocking(number: Descriptor, is_on: bool) -> Result<(), Err
     Ok(rustix::fs::fcntl_setfl(number.as_fd(), flags)?)
 }
 
-/// How many connections may wait on a listener, as the kernel has understood it: -1 is as many
-/// as possible, and net.core.somaxconn bounds all.
+/// Number of connections that may wait on a listener, as the kernel has understood it: -1 is as
+/// many as possible, and net.core.somaxconn bounds all.
 pub(crate) fn backlog_of(kernel: &dyn Kernel, listener: Descriptor) -> i32 {
     // tcpi_sacked (tcp_get_info)
     const AT: usize = 28;

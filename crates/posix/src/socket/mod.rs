@@ -42,7 +42,7 @@ pub(crate) struct Edges {
 }
 
 impl Edges {
-    /// Where the owner gets the same signals.
+    /// Whether the owner gets the same signals.
     pub(crate) fn of(bits: u32) -> Edges {
         let kinds = [
             (bits::IN, news::IN),

@@ -159,7 +159,7 @@ impl Stream {
         self.phase.load(Ordering::Relaxed) == OPEN && self.shut.load(Ordering::Relaxed) == 0
     }
 
-    /// How often bytes were taken.
+    /// Number of times that bytes were taken.
     pub(crate) fn reads(&self) -> u32 {
         self.reads.load(Ordering::Relaxed)
     }

@@ -33,7 +33,7 @@ const ENDED: u8 = 3;
 /// A generation that no socket of a channel ever has.
 const NO_GENERATION: u32 = 0;
 
-/// Why no bytes moved.
+/// Reason why no bytes moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamError {
     /// Would have to wait.

@@ -6,7 +6,7 @@ use slipstack_posix::{Divert, Errno};
 
 use crate::world::{DGRAM, NONBLOCK, STREAM, World, fails, v4};
 
-/// Why the kernel socket under `fd` has no connection.
+/// Reason why the kernel socket under `fd` has no connection.
 fn kernel_accepts(fd: i32) -> Option<Errno> {
     let number = slipstack_mem::Descriptor::new(fd).unwrap();
     rustix::net::accept(number.as_fd()).err().map(Errno::from)

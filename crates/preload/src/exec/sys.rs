@@ -19,7 +19,7 @@ const DUP2: c_int = 1;
 const OPEN: c_int = 2;
 const CLOSE_FROM: c_int = 5;
 
-/// How libc's structure begins.
+/// Beginning of libc's structure.
 #[repr(C)]
 struct Header {
     allocated: c_int,

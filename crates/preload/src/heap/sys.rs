@@ -171,7 +171,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// Where the heap gets its memory.
+/// Source of the heap's memory.
 struct Pages;
 
 const PAGE_LEN: usize = 4096;

@@ -26,7 +26,7 @@ struct Node {
     netmask: Address,
     broadcast: Address,
     name: [u8; libc::IF_NAMESIZE],
-    /// How many are in the piece.
+    /// Number of entries in the piece.
     count: usize,
 }
 

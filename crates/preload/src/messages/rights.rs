@@ -10,7 +10,7 @@ use crate::thread::InCall;
 /// A descriptor number.
 const NUMBER_LEN: usize = size_of::<i32>();
 
-/// Where in these control messages descriptor numbers stand.
+/// Positions of descriptor numbers in these control messages.
 fn places(control: &[u8]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut at = 0;

@@ -22,7 +22,7 @@ static IS_ASKED: AtomicBool = AtomicBool::new(false);
 /// glibc's handler.
 static BEFORE: AtomicUsize = AtomicUsize::new(0);
 
-/// How often a thread is looked after that does not answer, and how long in all (of these): it may
+/// Interval of looks at a thread that does not answer, and their number in all: it may
 /// have ended.
 const LOOK: Duration = Duration::from_micros(50);
 const LOOKS: u32 = 20_000;

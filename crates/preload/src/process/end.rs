@@ -11,7 +11,7 @@ use super::{become_helper, current, fork_away, forked, raw};
 use crate::raw::{BLOCK_ALL, swap_mask};
 use crate::thread::InCall;
 
-/// How often, and at most how many times, a thread looks whether another one is done.
+/// Interval and largest number of a thread's looks whether another one is done.
 const LOOK: Duration = Duration::from_millis(5);
 const LOOKS_MAX: u32 = 400;
 

@@ -13,13 +13,13 @@ use slipstack_posix::{own_threads, spawn_quiet};
 use super::sys;
 use crate::thread::InCall;
 
-/// How long after the last thread the process may end.
+/// Time after the last thread at which the process may end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Interval of checks once the process has gone on for a while without its first thread.
 const LOOK_RARELY: Duration = Duration::from_millis(200);
 /// Looks until then.
 const OFTEN: u32 = 100;
-/// How often it is looked whether a thread is one of ours that is just starting, and how long that
+/// Interval of looks whether a thread is one of ours that is just starting, and how long that
 /// may take.
 const LOOKS: u32 = 5;
 const STARTING: Duration = Duration::from_millis(1);

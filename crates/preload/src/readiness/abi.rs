@@ -195,7 +195,7 @@ fn within_table(count: c_int) -> c_int {
     }
 }
 
-/// How many places a table has in which `highest` is the highest number (alloc_fdtable()).
+/// Number of places of a table in which `highest` is the highest number (alloc_fdtable()).
 fn places(highest: c_int) -> c_int {
     const PLACES_MIN: u32 = 256;
     let places = (highest.cast_unsigned() + 1).next_power_of_two();

@@ -41,7 +41,7 @@ pub fn deliver_kept_by(deliver: DeliverKept) {
 /// cancellation reads the state of the cancelled one.
 #[repr(C, align(64))]
 pub struct Thread {
-    /// How many guards are open.
+    /// Number of open guards.
     depth: AtomicU32,
     /// The number of cancellations that this thread has seen.
     cancellations: AtomicU32,

@@ -17,7 +17,7 @@ const RUN: usize = 8;
 /// Answers of a worker that the engine sends in one turn.
 const ANSWERS_AT_ONCE: usize = 256;
 
-/// See the module.
+/// See the [module documentation](self).
 pub(crate) struct Dispatcher {
     shape: Shape,
     lanes: Vec<EngineLane>,

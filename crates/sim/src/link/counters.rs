@@ -1,6 +1,6 @@
 //! Counters of a link.
 
-/// Why a frame does not arrive.
+/// Reason why a frame does not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
     /// The link is cut.

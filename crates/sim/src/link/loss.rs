@@ -4,7 +4,7 @@ use slipstack_stack::rng::Rng;
 
 use super::params::Share;
 
-/// How frames are lost.
+/// Pattern of losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Each with the same probability.

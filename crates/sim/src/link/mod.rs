@@ -36,7 +36,7 @@ use wire::Wire;
 /// A frame that has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery<T> {
-    /// When it was due; polled later, it is late by the difference.
+    /// Time at which it was due; polled later, it is late by the difference.
     pub at: Instant,
     pub bytes: Vec<u8>,
     pub tag: T,
@@ -107,7 +107,7 @@ impl<T: Copy> Link<T> {
         }
     }
 
-    /// When the next frame arrives.
+    /// Time at which the next frame arrives.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.wire.next_deadline()
     }

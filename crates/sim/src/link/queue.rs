@@ -18,7 +18,7 @@ pub(super) struct Queue {
 /// A frame's passage through the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QueueExit {
-    /// When its last bit has left.
+    /// Time at which its last bit has left.
     pub left_at: Instant,
     /// It found more before it than the marking threshold.
     pub is_congested: bool,

@@ -16,7 +16,7 @@ pub(super) struct Wire<T> {
     flying: BinaryHeap<Reverse<Flying<T>>>,
     sent: u64,
     loss: LossState,
-    /// When the last frame that keeps its place arrives.
+    /// Time at which the last frame that keeps its place arrives.
     in_order_until: Instant,
 }
 

@@ -13,11 +13,12 @@ use super::steering::Steering;
 
 const SYN: u8 = 0x02;
 const SYN_ACK_RST_FIN: u8 = 0x17;
-/// When the probes of a dead program's flow are sent, in ns after its death: one may be lost.
+/// Time at which the probes of a dead program's flow are sent, in ns after its death: one may be
+/// lost.
 const PROBE_AT_NS: [u64; 3] = [0, 200_000_000, 600_000_000];
 /// Time for which a flow is searched for in the directories of the engines.
 const ASTRAY_NS: u64 = 1_000_000_000;
-/// How long the flows of the dead are known.
+/// Time for which the flows of the dead are known.
 const DOOMED_NS: u64 = 1_200_000_000;
 
 /// Source of the frame that the stack is processing.

@@ -38,7 +38,7 @@ pub struct Machine {
     pub handovers: Vec<(usize, MovingConnection)>,
     /// The hosts' TIME-WAIT entries, which outlive them too.
     pub time_waits: Vec<(usize, TimeWaitImage)>,
-    /// How long a message is on its way, at most.
+    /// Time for which a message is on its way, at most.
     pub post_ns: u64,
     /// The flow of each connection that the directory has.
     pub ends: BTreeMap<(usize, ConnId), Flow>,

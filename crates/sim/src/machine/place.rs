@@ -9,7 +9,7 @@ use super::flow::{FLAGS_AT, KEEPER, STRAY_BYTES_MAX};
 use super::inbox::Message;
 use super::keeper::Keeper;
 
-/// How long resets are passed on after ports have changed hands.
+/// Time for which resets are passed on after ports have changed hands.
 const MOVING_NS: u64 = 2_000_000_000;
 const RST: u8 = 4;
 
@@ -29,7 +29,7 @@ pub struct Engine {
     /// Neighbours that the keeper has published.
     pub neighbours: HashMap<IpAddr, [u8; 6]>,
     pub now: Instant,
-    /// When ports last changed hands.
+    /// Time at which ports last changed hands.
     pub moved_at: Option<Instant>,
 }
 

@@ -6,9 +6,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use slipstack_stack::Instant;
 
-/// How long it is remembered where a segment was sent.
+/// Time for which it is remembered where a segment was sent.
 const SEGMENT_NS: u64 = 150_000_000;
-/// How long a port counts as changing hands.
+/// Time for which a port counts as changing hands.
 const MOVING_NS: u64 = 2_000_000_000;
 /// Segments that wait at most.
 const HELD_MAX: usize = 4096;

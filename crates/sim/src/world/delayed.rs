@@ -6,7 +6,7 @@ use slipstack_stack::Instant;
 
 use crate::machine::Flow;
 
-/// How an engine ends.
+/// End of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Its programs close everything, and the keeper completes the rest.

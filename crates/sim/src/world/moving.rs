@@ -13,7 +13,7 @@ use crate::program::Program;
 /// After the flows of the dead have been forgotten.
 const DEATH_NOTICED_NS: u64 = 1_300_000_000;
 
-/// How a connection changes its engine.
+/// Way in which a connection changes its engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     /// Until it is adopted.
@@ -356,7 +356,7 @@ impl World {
         }
     }
 
-    /// Why the connection of a host's program between these ends has died.
+    /// Reason why the connection of a host's program between these ends has died.
     pub fn failed(&self, local: SocketAddr, remote: SocketAddr) -> Option<Reason> {
         let place = self.flows.get(&(local, remote))?;
         self.programs.get(place)?.failed()

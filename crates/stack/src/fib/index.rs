@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 
 use super::{Entry, Length, mask};
 
-/// Where a route is: the place of its length and the place among the routes of that.
+/// Position of a route: the place of its length and the place among the routes of that.
 pub(super) type Position = (u8, u32);
 
 /// Index of one table. It is good for the entries that it was built from.

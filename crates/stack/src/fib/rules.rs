@@ -21,7 +21,7 @@ pub struct Rule {
     /// Value and mask.
     pub mark: Option<(u32, u32)>,
     pub tos: Option<u8>,
-    /// Where packets come from, as in a choice.
+    /// Origin of packets, as in a choice.
     pub input: Option<u16>,
     /// The link that the sender is bound to, as in a choice.
     pub output: Option<u16>,

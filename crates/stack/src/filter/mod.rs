@@ -48,7 +48,7 @@ const LINES_PER_SECOND: u32 = 100;
 pub struct Count {
     pub packets: u64,
     pub bytes: u64,
-    /// When it was the last time.
+    /// Time of the last match.
     pub last: Instant,
 }
 
@@ -106,7 +106,7 @@ struct Book {
 #[derive(Debug)]
 pub struct Filter {
     lines: Vec<Line>,
-    /// Where each rule is, by its id.
+    /// Position of each rule, by its id.
     places: BTreeMap<u64, usize>,
     /// Rules before which known flows are looked up, in order.
     probing: Vec<usize>,
@@ -387,7 +387,7 @@ impl Filter {
     }
 }
 
-/// Where a number's rules begin.
+/// Position of the first rule of a number.
 fn place_of(lines: &[Line], number: u32) -> usize {
     lines.partition_point(|line| line.number < number)
 }

@@ -15,7 +15,7 @@ use slipstack_terms::FilterDirection;
 /// In the place of the port of a packet that has none.
 pub const NO_PORT: u32 = 1 << 16;
 
-/// Where the flags are in a TCP header.
+/// Offset of the flags in a TCP header.
 const FLAGS_AT: usize = 13;
 const FRAGMENT_OFFSET: u16 = 0x1fff;
 
@@ -41,14 +41,14 @@ pub struct Packet {
     /// Type of an ICMP or ICMPv6 message.
     pub icmp_type: Option<u8>,
     pub is_later_fragment: bool,
-    /// Or hop limit.
+    /// TTL, or hop limit.
     pub ttl: u8,
     pub link: u16,
     /// Length of the IP packet.
     pub len: u32,
 }
 
-/// Where the transport's header is, and of which protocol.
+/// Position of the transport's header, and its protocol.
 struct Upper<'a> {
     protocol: u8,
     bytes: &'a [u8],

@@ -96,7 +96,7 @@ pub fn others(ranges: &[Range], max: u128) -> Vec<Range> {
 /// For every value the rules with a range that contains it.
 #[derive(Debug)]
 pub struct Ranges {
-    /// Where each set begins to hold; the first is 0.
+    /// Number from which each set holds; the first is 0.
     starts: Vec<u128>,
     sets: Vec<RuleSet>,
 }

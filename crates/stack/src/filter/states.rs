@@ -22,7 +22,7 @@ const SWEEP_NS: u64 = 1_000_000_000;
 const MANY: usize = 1024;
 const SWEEP_MANY_NS: u64 = 4_000_000_000;
 
-/// How long flows are known after their last packet, and how many.
+/// Time for which flows are known after their last packet, and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateTimes {
     /// An open TCP connection.

@@ -19,7 +19,7 @@ pub type Prefix = ((IpAddr, u8), u32);
 #[derive(Debug, Default)]
 pub struct Table {
     v4: Flat<u32>,
-    /// Where in `v4` the addresses begin that share their first [`BUCKET_BITS`] bits; empty: it is
+    /// Start in `v4` of the addresses that share their first [`BUCKET_BITS`] bits; empty: it is
     /// searched as a whole.
     buckets: Vec<u32>,
     v6: Flat<u128>,

@@ -31,7 +31,7 @@ pub(super) struct Pieces<'a> {
     l4_at: usize,
     header_len: usize,
     mss: usize,
-    /// Where the payload of the next piece begins.
+    /// Offset of the payload of the next piece.
     at: usize,
     count: u16,
     piece: Vec<u8>,

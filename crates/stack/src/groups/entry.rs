@@ -34,7 +34,7 @@ pub(super) struct Entry {
     /// Reports left for each source.
     sources_left: Vec<(IpAddr, u8)>,
     change_at: Option<Instant>,
-    /// When a query is to be answered, and about which sources (none: all).
+    /// Time at which a query is to be answered, and about which sources (none: all).
     answer_at: Option<Instant>,
     asked: Vec<IpAddr>,
     /// With older versions: we were the last to report, so we send the leave.

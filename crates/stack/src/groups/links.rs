@@ -9,7 +9,7 @@ use super::table::LinkGroups;
 use crate::ip::LinkedGroup;
 use crate::time::Instant;
 
-/// See the module. Made for the first.
+/// See the [module documentation](self). Made for the first.
 #[derive(Debug, Default)]
 pub(crate) struct Groups(BTreeMap<u16, LinkGroups>);
 

@@ -19,7 +19,7 @@ pub(super) struct Querier {
     /// the older of two and is stored as version 2.
     old_until: [Instant; 2],
     robustness: u8,
-    /// When a question about all groups is to be answered.
+    /// Time at which a question about all groups is to be answered.
     general_at: Option<Instant>,
 }
 

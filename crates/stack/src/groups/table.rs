@@ -20,7 +20,7 @@ const UNSOLICITED_OLD_MS: u32 = 10_000;
 /// Interval at which an engine repeats its memberships: its keeper may have been replaced.
 const REMIND_NS: u64 = 30_000_000_000;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug, Default)]
 pub(super) struct LinkGroups {
     entries: Vec<Entry>,

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use slipstack_wire::LinkId;
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Clone, Debug)]
 pub(crate) struct Macs {
     /// That of the first port, which most devices have alone.

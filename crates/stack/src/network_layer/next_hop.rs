@@ -41,7 +41,7 @@ pub(super) enum Hop {
     NoRoute,
 }
 
-/// Where the frames of a packet go.
+/// Destination of the frames of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Way {
     Out(NextHop),

@@ -53,7 +53,7 @@ pub struct OutSegment<'a> {
     /// At most [`L4_HEADER_MAX`] bytes; a checksum field that is left to the device is zero.
     pub header: &'a [u8],
     pub payload: Payload<'a>,
-    /// Where in `header` the partial checksum goes; `None` = the header is complete.
+    /// Offset of the partial checksum in `header`; `None` = the header is complete.
     pub checksum_at: Option<u16>,
     /// Cut the payload into segments of this size.
     pub gso_mss: Option<u16>,

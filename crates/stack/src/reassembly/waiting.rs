@@ -8,7 +8,7 @@ use crate::icmp;
 use crate::rng::Rng;
 use crate::time::Instant;
 
-/// How long the rest of a packet is waited for, in ns: RFC 8200 4.5, and for IPv4 as Linux
+/// Time for which the rest of a packet is waited for, in ns: RFC 8200 4.5, and for IPv4 as Linux
 /// (`ipfrag_time`).
 const PATIENCE_V4_NS: u64 = 30_000_000_000;
 const PATIENCE_V6_NS: u64 = 60_000_000_000;

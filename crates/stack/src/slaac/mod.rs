@@ -366,7 +366,7 @@ impl Slaac {
         }
     }
 
-    /// When [`Slaac::on_time`] has something to do.
+    /// Time at which [`Slaac::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
         let deprecated = self
             .addresses

@@ -47,7 +47,7 @@ pub(super) struct Opening {
     pub iss: Option<u32>,
 }
 
-/// Where the state of a handshake is that ends now.
+/// Place of the state of a handshake that ends now.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum HalfOpen<'a> {
     /// Among the entries.

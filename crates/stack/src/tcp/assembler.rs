@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 /// Most ranges held for one connection. A segment that would need one more is dropped and sent
 /// again by the peer.
 pub const RANGES_MAX: usize = 256;
-/// How many recently touched ranges are remembered for the order of SACK blocks.
+/// Number of recently touched ranges that are remembered for the order of SACK blocks.
 const RECENT_MAX: usize = 4;
 /// Blocks that fit beside timestamps.
 const NEWS_MAX: u8 = 3;
@@ -35,7 +35,7 @@ pub struct Assembler {
     /// The number of a FIN that text is missing before: as held, and reported, as a byte (as on
     /// Linux).
     fin: Option<u64>,
-    /// Where the peer's urgent byte is, while it is not in order.
+    /// Number of the peer's urgent byte, while it is not in order.
     pub urgent: Option<Urgent>,
 }
 

@@ -45,7 +45,7 @@ pub struct Send {
     pub written: u64,
     /// End of the last segment that was smaller than the MSS (Minshall's form of Nagle).
     pub small_end: u64,
-    /// When data or a FIN last left.
+    /// Time at which data or a FIN last left.
     pub last_at: Instant,
     /// Payload bytes of a full segment, options taken off.
     pub mss: u16,
@@ -77,7 +77,7 @@ impl Send {
     }
 }
 
-/// When the next ACK leaves, the later ones first.
+/// Time at which the next ACK leaves, the later ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AckState {
     /// Nothing to acknowledge.
@@ -110,7 +110,7 @@ pub struct Receive {
     pub nxt: u64,
     /// Right edge that was announced: RCV.NXT + RCV.WND.
     pub edge: u64,
-    /// How far the program has read.
+    /// Number up to which the program has read.
     pub consumed: u64,
     /// RCV.NXT in the last ACK that left.
     pub acked: u64,
@@ -144,7 +144,7 @@ pub struct Receive {
     /// Linux).
     pub is_shut: bool,
     pub has_fin: bool,
-    /// Where the peer's FIN is, once seen; 0 = not seen.
+    /// Sequence number of the peer's FIN, once seen; 0 = not seen.
     pub fin_at: u64,
     pub assembler: Option<Box<Assembler>>,
 }
@@ -192,7 +192,7 @@ pub struct Connection {
     pub choice: ChoiceId,
     /// Challenge ACKs of this connection: not before this time, low bits (RFC 5961 7).
     pub challenge_after_ms: u32,
-    /// When the oldest unanswered transmission episode began (R2, user timeout).
+    /// Time at which the oldest unanswered transmission episode began (R2, user timeout).
     pub stalled_at: Tick,
     /// Segments with data that were sent again.
     pub retransmitted: u32,
@@ -261,7 +261,8 @@ impl Connection {
         self.flight.get_or_insert_with(|| InFlight::new(kept, past))
     }
 
-    /// Where events are counted now: beside the data in flight, or in the box that stays.
+    /// Figures in which events are counted now: beside the data in flight, or in the box that
+    /// stays.
     #[cold]
     pub fn figures_mut(&mut self) -> &mut Figures {
         match &mut self.flight {

@@ -10,7 +10,7 @@ use super::flow::FlowKey;
 use crate::rng::{Rng, SipKey};
 use crate::time::Instant;
 
-/// How long one key makes cookies.
+/// Time for which one key makes cookies.
 pub const EPOCH_NS: u64 = 64_000_000_000;
 /// The MSS values that a cookie can encode: the largest that does not exceed the peer's is used.
 /// The smallest is the accepted minimum, the others are those of common links with IPv4, IPv6 and

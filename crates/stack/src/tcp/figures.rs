@@ -92,7 +92,7 @@ pub struct Figures {
     pub dsacks: u32,
     pub redelivered: u32,
     pub reorderings: u32,
-    /// How far the network has been seen to reorder beyond [`REORDERING`], in segments.
+    /// Largest reordering seen beyond [`REORDERING`], in segments.
     pub reordering_beyond: u16,
     pub marked: u32,
     pub resent_bytes: u64,
@@ -100,7 +100,7 @@ pub struct Figures {
     pub timeouts: u16,
     pub timeout_episodes: u16,
     timeout_ns: u64,
-    /// When the running episode began; 0 = none.
+    /// Time at which the running episode began; 0 = none.
     timeout_since: u64,
     /// Segments without data that were sent again: SYNs and FINs.
     pub bare_resent: u32,

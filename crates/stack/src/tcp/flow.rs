@@ -179,7 +179,7 @@ impl FlowHasher {
     }
 }
 
-/// Where the state of a flow is kept.
+/// Place of the state of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowState {
     Connection(u32),

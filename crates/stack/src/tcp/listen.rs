@@ -25,7 +25,7 @@ pub const HALF_OPEN_MIN: u32 = 256;
 #[derive(Debug)]
 pub struct Listener {
     pub local: SocketAddr,
-    /// Where it holds its port.
+    /// Addresses at which the listener holds its port.
     pub hold: PortHold,
     pub options: ListenOptions,
     /// Settings that accepted connections begin with.
@@ -70,7 +70,7 @@ struct Group {
     members: Vec<ListenerId>,
     /// ACKs that answer a SYN cookie may come until then.
     cookies_until: Instant,
-    /// How many of them yield.
+    /// Number of them that yield.
     yielding: u32,
 }
 
@@ -78,7 +78,7 @@ struct Group {
 pub struct Listeners {
     slab: Slab<Listener>,
     groups: HashTable<Group>,
-    /// How many are bound to a link.
+    /// Number of them that are bound to a link.
     linked: u32,
 }
 

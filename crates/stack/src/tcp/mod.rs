@@ -192,7 +192,7 @@ impl Tcp {
         self.ports.set_queue_map(map);
     }
 
-    /// How many connection blocks, SYN entries and TIME-WAIT entries there are.
+    /// Numbers of connection blocks, SYN entries and TIME-WAIT entries.
     pub fn sizes(&self) -> (usize, usize, usize) {
         (
             self.conns.len(),

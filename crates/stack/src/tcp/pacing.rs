@@ -51,7 +51,7 @@ impl Pacer {
         self.is_awaited
     }
 
-    /// When the segment that waits may go.
+    /// Time at which the segment that waits may go.
     pub fn deadline(&self) -> Option<Instant> {
         self.is_awaited.then_some(self.next)
     }

@@ -55,7 +55,7 @@ pub struct Ports {
     next: u32,
     /// Every range there has been since the last [`Ports::set_range`].
     ranges: Vec<(u16, u16)>,
-    /// Where the card puts frames to a port; `None`: any port will do.
+    /// Queues into which the card puts frames to a port; `None`: any port will do.
     map: Option<Box<QueueMap>>,
     /// Ports that no flow of IPv4, and of IPv6, has; made when the first one is chosen.
     free: [Option<FreePorts>; 2],

@@ -38,7 +38,7 @@ pub struct Rack {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Detection {
     pub newly_lost: u64,
-    /// When the oldest suspect becomes lost if nothing comes in.
+    /// Time at which the oldest suspect becomes lost if nothing comes in.
     pub recheck_at: Option<Instant>,
 }
 

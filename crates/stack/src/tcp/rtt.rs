@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use crate::time::{Instant, nanos};
 
-/// How long a minimum stays valid before a larger one may replace it.
+/// Time for which a minimum stays valid before a larger one may replace it.
 const MIN_WINDOW_MS: u32 = 300_000;
 const MIN_SHIFT: u32 = 5;
 /// Nothing is faster than this: keeps the estimates away from zero.

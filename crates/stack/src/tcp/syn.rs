@@ -47,7 +47,7 @@ pub struct SynEntry {
     pub irs: u32,
     pub ts_recent: u32,
     pub ts_offset: u32,
-    /// When the SYN-ACK last left.
+    /// Time at which the SYN-ACK last left.
     pub sent_at: Instant,
     pub mss: u16,
     /// MSS that we announce.
@@ -56,11 +56,11 @@ pub struct SynEntry {
     /// `u8::MAX` = not offered.
     pub peer_shift: u8,
     pub our_shift: u8,
-    /// How often its timer has run out.
+    /// Number of times that its timer has run out.
     pub tries: u8,
     /// Number of answers to repeated SYNs.
     pub asked: u8,
-    /// How often it has still to run out before an ACK alone opens the connection
+    /// Number of times that it has still to run out before an ACK alone opens the connection
     /// (TCP_DEFER_ACCEPT), and [`ACKED`].
     pub deferrals: u8,
     pub has_sack: bool,

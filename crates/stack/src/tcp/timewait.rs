@@ -140,7 +140,7 @@ impl TimeWait {
         self.has_timestamps && unit(now).wrapping_sub(created) > 1024
     }
 
-    /// How much of its time is left, in units of expiry.
+    /// Rest of its time, in units of expiry.
     fn units_left(&self, now: Instant) -> i32 {
         self.expires.wrapping_sub(unit(now)).cast_signed()
     }

@@ -26,7 +26,7 @@ pub enum State {
     Open,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 #[derive(Debug, Default)]
 pub struct Train {
     pub state: State,

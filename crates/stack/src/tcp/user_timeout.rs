@@ -19,7 +19,7 @@ const SECOND: u64 = 1_000 * MS;
 const LIMIT_LOW_NS: u64 = 100 * SECOND;
 /// U_LIMIT: a peer keeps no connection's memory for longer than a day.
 const LIMIT_HIGH_NS: u64 = 24 * 3600 * SECOND;
-/// How much later than the user timeout a keep-alive probe may end the connection.
+/// Time after the user timeout at which a keep-alive probe may end the connection.
 const KEEP_ALIVE_GAP_NS: u64 = SECOND;
 
 /// Returns ADV_UTO as announced; `None` if the program has set none.

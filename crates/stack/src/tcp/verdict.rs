@@ -2,7 +2,7 @@
 
 use crate::error::Reason;
 
-/// How a connection ended or goes on.
+/// Outcome for a connection: it ends, or goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Alive,

@@ -26,7 +26,7 @@ pub struct Recorder {
     pub local: Vec<bool>,
     /// The VLAN of each frame.
     pub links: Vec<u16>,
-    /// How each frame is to be segmented.
+    /// Segmentation of each frame.
     pub cuts: Vec<Option<Gso>>,
     pub datagrams: Vec<(UdpId, SocketAddr, SocketAddr, Vec<u8>)>,
     pub events: Vec<Event>,

@@ -15,7 +15,7 @@ use crate::dns::zone::{Record, Soa, Zone, ZoneError, soa_numbers};
 /// Most bytes of one transfer.
 const TRANSFER_MAX: usize = 4 << 30;
 
-/// Why there is no new version.
+/// Reason why there is no new version.
 #[derive(Debug)]
 pub enum TransferError {
     Malformed,

@@ -10,7 +10,7 @@ use crate::dns::message::{u16_at, u32_at};
 use crate::dns::name;
 use crate::dns::types::{CNAME, DNAME, KEY, NSEC, NSEC3, NSEC3PARAM, RRSIG, SOA};
 
-/// Why records make no zone.
+/// Reason why records make no zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ZoneError {
     OutOfZone(Vec<u8>),

@@ -19,7 +19,7 @@ use crate::dns::name;
 /// Files that include each other, at most so deep.
 const INCLUDES_MAX: usize = 8;
 
-/// Why a zone cannot be served.
+/// Reason why a zone cannot be served.
 #[derive(Debug)]
 pub enum LoadError {
     Origin(String),

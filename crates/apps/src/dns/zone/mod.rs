@@ -76,7 +76,7 @@ pub struct RrSet {
 #[derive(Debug, Default)]
 pub struct Node {
     pub sets: Vec<RrSet>,
-    /// Where the name's record is in the zone's chain of hashed names.
+    /// Position of the name's record in the zone's chain of hashed names.
     pub hashed_at: Option<u32>,
 }
 
@@ -87,7 +87,7 @@ impl Node {
     }
 }
 
-/// How a signed zone proves that something does not exist.
+/// Way in which a signed zone proves that something does not exist.
 #[derive(Debug)]
 pub enum Proofs {
     Unsigned,

@@ -70,7 +70,7 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// How addresses are written (`-f inet:cidr,ether:dash`).
+/// Format of addresses (`-f inet:cidr,ether:dash`).
 #[derive(Default)]
 struct Style {
     is_v4_cidr: bool,

@@ -28,7 +28,7 @@ struct Packet {
     /// The link that it has to leave by.
     link: Option<u16>,
     tos: u8,
-    /// Where it has come from.
+    /// Origin of the packet.
     input: RuleInput,
 }
 

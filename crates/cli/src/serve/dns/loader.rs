@@ -11,7 +11,7 @@ use super::config::File;
 use super::log;
 use crate::failure::Failure;
 
-/// See the module.
+/// See the [module documentation](self).
 pub struct Loader {
     config: Option<PathBuf>,
     /// Zones of the command line.

@@ -34,7 +34,7 @@ pub(super) const FRAME_MAX: usize = 65_535 + 18;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProtocolViolation(pub &'static str);
 
-/// Where a ring is.
+/// Position of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RingPlace {
     pub region: u16,
@@ -75,7 +75,7 @@ struct Ring {
     offset: usize,
     size: u16,
     is_client: bool,
-    /// Where the client's buffers of this ring are in its region; the server reads descriptors.
+    /// Position of the client's buffers of this ring in its region; the server reads descriptors.
     buffers: usize,
     /// The other side is woken by it, or wakes us.
     bell: OwnedFd,
@@ -148,7 +148,7 @@ impl Ring {
         word.map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// How many descriptors are ours to use, and the first of them.
+    /// Number of descriptors that are ours to use, and the first of them.
     #[inline]
     fn usable(&self) -> Result<(u16, u16), ProtocolViolation> {
         let (head, tail) = (self.load(HEAD_AT), self.load(TAIL_AT));
@@ -323,7 +323,7 @@ impl Connection {
         bells.chain(regions).collect()
     }
 
-    /// How many queues there are in each direction.
+    /// Number of queues in each direction.
     pub(super) fn lanes(&self) -> usize {
         self.lanes.len()
     }
@@ -340,7 +340,7 @@ impl Connection {
         waiting.map_or(true, |(count, _)| count > 0)
     }
 
-    /// Where the next frame of this queue is: it changes with every frame that is taken.
+    /// Position of the next frame of this queue: it changes with every frame that is taken.
     pub(super) fn rx_position(&self, lane: usize) -> u16 {
         self.lanes[lane].rx.usable().map_or(0, |(_, first)| first)
     }
@@ -482,7 +482,7 @@ impl Connection {
     }
 }
 
-/// Where a client's buffers are in its region.
+/// Position of a client's buffers in its region.
 struct Buffers {
     to_server: usize,
     to_client: usize,

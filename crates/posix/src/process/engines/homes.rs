@@ -185,7 +185,7 @@ impl Homes {
         !is_refused && all.engines.len() + 1 < engines_max
     }
 
-    /// How many engines there have been, the first among them.
+    /// Number of engines so far, the first among them.
     pub(crate) fn engines_so_far(&self) -> usize {
         self.all.lock().last_number.max(FIRST) as usize
     }
@@ -226,7 +226,7 @@ impl Homes {
         }
     }
 
-    /// How many users an engine beside the first has.
+    /// Number of users of an engine beside the first.
     pub(crate) fn users_of(&self, number: u32) -> Option<u32> {
         let all = self.all.lock();
         let engine = all.engines.iter().find(|it| it.number == number)?;

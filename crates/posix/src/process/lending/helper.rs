@@ -43,9 +43,9 @@ use crate::socket::kernel_socket::replace;
 /// sent data.
 pub(super) const MOVE_TIME_MAX: Duration = Duration::from_millis(400);
 pub(super) const MOVE_PAUSE: Duration = Duration::from_millis(4);
-/// How long the program waits for its steward, and for threads of ours to end.
+/// Time for which the program waits for its steward, and for threads of ours to end.
 const END_TIME_MAX: Duration = Duration::from_secs(2);
-/// How often it is looked whether a thread is the program's.
+/// Interval at which it is looked whether a thread is the program's.
 const THREAD_LOOKS: u32 = 50;
 const END_PAUSE: Duration = Duration::from_micros(200);
 

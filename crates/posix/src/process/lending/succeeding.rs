@@ -35,7 +35,7 @@ use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::options::apply_stream_options;
 use crate::socket::options::set_recorded_options;
 
-/// How long a helper may take for its engine.
+/// Time that a helper may take for its engine.
 const HELPER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The state in which a process ends.

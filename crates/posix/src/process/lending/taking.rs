@@ -27,7 +27,7 @@ use crate::socket::kernel_socket::replace;
 use crate::socket::options::apply_stream_options;
 use crate::socket::options::set_recorded_options;
 
-/// How long a thread of ours may take until it is known as such.
+/// Time that a thread of ours may take until it is known as such.
 const THREAD_START: Duration = Duration::from_millis(1);
 
 impl Process {

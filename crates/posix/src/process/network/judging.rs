@@ -38,7 +38,7 @@ impl Network {
         }
     }
 
-    /// Why a connection to `remote` is the kernel's, if it is.
+    /// Reason why a connection to `remote` is the kernel's, if it is.
     pub(crate) fn reason_to_connect_in_kernel(
         &self,
         socket: &Description,
@@ -66,7 +66,7 @@ impl Network {
         cold.options.has_device().then_some(Reason::Device)
     }
 
-    /// Why a socket bound to `addr` has no business on the stack, if so.
+    /// Reason why a socket bound to `addr` has no business on the stack, if so.
     pub(crate) fn reason_for_kernel(
         &self,
         socket: &Description,

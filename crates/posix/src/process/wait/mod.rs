@@ -34,7 +34,7 @@ const POLLING_TURN_NS: u64 = 20_000;
 /// one may not wait next.
 const PUMPED_SLEEP_NS: u64 = 50_000;
 
-/// How a wait is made.
+/// Kind of a wait.
 pub(crate) struct Plan<'a> {
     pub(crate) subject: Subject<'a>,
     /// Kernel descriptors that end the sleep.
@@ -47,7 +47,7 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// How a blocking call on one socket waits: for SO_RCVTIMEO or SO_SNDTIMEO at most, and then it
+    /// Wait of a blocking call on one socket: for SO_RCVTIMEO or SO_SNDTIMEO at most, and then it
     /// is never restarted after a signal (signal(7)).
     pub(crate) fn of_call(
         clock: &dyn Kernel,

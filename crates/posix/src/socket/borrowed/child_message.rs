@@ -69,7 +69,7 @@ impl MessageKind {
     }
 }
 
-/// How many bytes the child wants.
+/// Number of bytes that the child wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadRequest {
     None,

@@ -16,10 +16,11 @@ use crate::socket::Left;
 use crate::socket::borrowed::child_message::{ANSWER_HEAD, GIVEN, LEFT, Message, REFUSED};
 use crate::socket::borrowed::child_message::{read_left, receive_with_end};
 
-/// How long a call that may not block waits for the steward to look.
+/// Time for which a call that may not block waits for the steward to look.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How long a call waits for a connection that it would have for itself: far longer than it takes.
+/// Time for which a call waits for a connection that it would have for itself: far longer than it
+/// takes.
 const GIFT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longer than any connection.
 const GIFT_MAX: usize = 192 << 10;

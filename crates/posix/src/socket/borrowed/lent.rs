@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// A connection's children.
 #[derive(Debug, Default)]
 pub(crate) struct Lent {
-    /// How many may use it.
+    /// Number of processes that may use it.
     shares: AtomicUsize,
     is_left_unread: AtomicBool,
 }

@@ -7,7 +7,7 @@ const LONG_TURNS: u32 = 16;
 /// A connection that was refused this often is not requested any more.
 const ASKED_MAX: u32 = 8;
 
-/// How a borrowed connection is used: questions and answers in turns, or otherwise.
+/// Use of a borrowed connection: questions and answers in turns, or otherwise.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     has_read: AtomicBool,

@@ -5,10 +5,10 @@ use slipstack_channel::{MulticastOption, SocketOption};
 
 /// FreeBSD's sys/socket.h; Linux has no option of this number.
 pub const SO_SETFIB: i32 = 0x1014;
-/// How the interface of the stack is recorded, beside the number that the kernel's part is bound
+/// Record of the interface of the stack, beside the number that the kernel's part is bound
 /// to.
 pub(crate) const STACKS_LINK: i32 = i32::MIN;
-/// How the stack's outgoing interface for datagrams is recorded: by family and kind of destination.
+/// Record of the stack's outgoing interface for datagrams: by family and kind of destination.
 const LEAVING: [(i32, i32, i32); 4] = [
     (libc::IPPROTO_IP, libc::IP_UNICAST_IF, i32::MIN + 1),
     (libc::IPPROTO_IP, libc::IP_MULTICAST_IF, i32::MIN + 2),

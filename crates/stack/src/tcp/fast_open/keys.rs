@@ -6,7 +6,7 @@ use crate::rng::{Rng, SipKey};
 use crate::tcp::flow::FlowKey;
 use crate::time::Instant;
 
-/// How long one key makes cookies; they are taken for as long again.
+/// Time for which one key makes cookies; they are taken for as long again.
 const EPOCH_NS: u64 = 12 * 3_600_000_000_000;
 
 /// A cookie that this stack has made.

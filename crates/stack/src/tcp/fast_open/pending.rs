@@ -11,7 +11,7 @@ use crate::time::Instant;
 /// Pending connections that are checked again for each SYN with data.
 const LOOKS: usize = 8;
 
-/// How long the place of a connection that was reset stays taken, as on Linux.
+/// Time for which the place of a connection that was reset stays taken, as on Linux.
 const RESET_STAYS_NS: u64 = 60_000_000_000;
 
 /// The Fast Opens of one listener.

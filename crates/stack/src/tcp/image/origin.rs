@@ -28,7 +28,7 @@ const SRTT_NS: u64 = 50_000_000;
 /// The first window (RFC 6928 2).
 const SEGMENTS: u32 = 10;
 
-/// How far the rings of a connection have come, as offsets in its streams.
+/// Progress of the rings of a connection, as offsets in its streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Acknowledged up to, as last reported to the program, and written up to.

@@ -8,7 +8,7 @@ use crate::time::Instant;
 pub struct Search {
     /// Larger packets do not get through, as far as is known.
     high: u16,
-    /// When the bounds were last set again.
+    /// Time at which the bounds were last set again.
     since: Instant,
     /// The probe that is on its way.
     probe: Option<Probe>,

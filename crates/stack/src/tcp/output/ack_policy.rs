@@ -20,15 +20,15 @@ use crate::time::{Instant, Tick, nanos};
 
 /// Segments acknowledged one by one at the start and after a gap (Linux: TCP_MAX_QUICKACKS).
 pub const QUICK_SEGMENTS: u8 = 16;
-/// How long a small segment waits for its answer while the connection is not known to be
+/// Time for which a small segment waits for its answer while the connection is not known to be
 /// interactive. Linux waits for the program to read it.
 const ANSWER_NS: u64 = 1_000_000;
-/// How long it waits after that for a program that is so far behind that it has not even read it.
+/// Time for which it waits after that for a program that has not even read the segment.
 const UNREAD_NS: u64 = 2_000_000;
-/// How long a burst waits for the program to read it. Linux waits for `ato`, in which the peer's
-/// tail loss probe comes.
+/// Time for which a burst waits for the program to read it. Linux waits for `ato`, in which the
+/// peer's tail loss probe comes.
 const READ_NS: u64 = 4_000_000;
-/// Where the estimate begins (Linux: TCP_ATO_MIN); a bulk transfer's ACK waits for no longer than
+/// Initial estimate (Linux: TCP_ATO_MIN); a bulk transfer's ACK waits for no longer than
 /// this or a round trip.
 const ATO_MIN_MS: u16 = 40;
 const MS: u64 = 1_000_000;

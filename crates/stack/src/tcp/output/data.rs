@@ -28,7 +28,7 @@ struct New {
     has_fin: bool,
 }
 
-/// Why no more new data leaves.
+/// Reason why no more new data leaves.
 enum Stop {
     Nothing,
     Congestion,

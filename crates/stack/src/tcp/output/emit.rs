@@ -344,7 +344,7 @@ fn packet_of(envelope: Envelope<'_>, net: &NetworkLayer) -> OutPacket {
     }
 }
 
-/// How a segment outside of a synchronized connection travels.
+/// Path of a segment outside of a synchronized connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope<'a> {
     pub key: &'a FlowKey,

@@ -64,7 +64,7 @@ pub struct Scoreboard {
     whole: VecDeque<Record>,
     /// The records before them, if any are cut.
     torn: Option<Box<Torn>>,
-    /// Where the records begin and end.
+    /// Bounds of the records.
     start: u64,
     end: u64,
     sacked: u64,
@@ -186,7 +186,7 @@ impl Scoreboard {
         u32::try_from(full.max((self.whole.len() + torn) as u64)).unwrap_or(u32::MAX)
     }
 
-    /// When the oldest outstanding record was last sent.
+    /// Time at which the oldest outstanding record was last sent.
     pub fn first_sent_at(&self) -> Option<u64> {
         self.records().next().map(|r| r.sent_at)
     }

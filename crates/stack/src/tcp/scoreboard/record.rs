@@ -20,7 +20,7 @@ pub enum Again {
 pub struct Record {
     pub start: u64,
     pub end: u64,
-    /// When it was last sent, in nanoseconds.
+    /// Time at which it was last sent, in nanoseconds.
     pub sent_at: u64,
     pub stamp: Stamp,
     pub is_sacked: bool,

@@ -24,14 +24,14 @@ struct Chunk {
 #[derive(Debug, Default)]
 pub struct Table {
     chunks: Vec<Chunk>,
-    /// Where each of them ends.
+    /// End of each of them.
     ends: Vec<u64>,
     len: usize,
     /// No chunk before this one has a lost record.
     lost_from: usize,
 }
 
-/// Where a record is, until something is inserted or removed.
+/// Position of a record, until something is inserted or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     chunk: usize,

@@ -34,13 +34,14 @@ impl Judgement {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Walk {
     pub newly_lost: u64,
-    /// When the latest suspect becomes lost (RFC 8985 6.2 step 5), as far as suspects are sought.
+    /// Time at which the latest suspect becomes lost (RFC 8985 6.2 step 5), as far as suspects are
+    /// sought.
     pub recheck_at: Option<u64>,
     /// There is more to judge: walk on at once.
     pub is_unfinished: bool,
 }
 
-/// Why a part of a walk ended.
+/// Reason why a part of a walk ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reached {
     /// All is judged.
@@ -144,7 +145,7 @@ impl Torn {
         Reached::End
     }
 
-    /// When the latest of the suspects behind the oldest becomes lost.
+    /// Time at which the latest of the suspects behind the oldest becomes lost.
     fn find_latest_first(
         &self,
         oldest: Cursor,
@@ -205,7 +206,7 @@ impl Torn {
         }
     }
 
-    /// When the latest suspect becomes lost.
+    /// Time at which the latest suspect becomes lost.
     fn find_latest_resent(&self, judge: &mut impl FnMut(u64, u64) -> Judgement) -> Option<u64> {
         let oldest = self.resent.iter().take(SUSPECTS_MAX + 1);
         let mut suspects = oldest.rev().filter_map(|resent| {

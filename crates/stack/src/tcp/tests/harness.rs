@@ -129,7 +129,7 @@ pub struct World {
     pub is_burst: bool,
     /// The destination of the peer's segments.
     pub to: Ipv4Addr,
-    /// How its frames come.
+    /// Way in which its frames come.
     pub meta: RxMeta,
 }
 

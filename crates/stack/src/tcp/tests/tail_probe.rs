@@ -116,8 +116,8 @@ fn a_link_that_has_become_narrower_leaves_nothing_to_probe_for() {
     assert!(offsets(&mut world).iter().all(|at| *at >= 8_000));
 }
 
-/// How long the answer to a flight of `segments` is waited for, in microseconds, when answers have
-/// taken `trip_us`.
+/// Time for which the answer to a flight of `segments` is waited for, in microseconds, when answers
+/// have taken `trip_us`.
 fn patience_us(trip_us: u64, segments: u64) -> u64 {
     let mut world = established();
     let mut written = 0;

@@ -58,7 +58,7 @@ fn timeout_of(sent: &Sent) -> Option<u32> {
     sent.user_timeout.map(UserTimeout::seconds)
 }
 
-/// How many seconds data stays unacknowledged before the connection ends, to ten seconds.
+/// Seconds for which data stays unacknowledged before the connection ends, to ten seconds.
 fn lasts(world: &mut World) -> u64 {
     world.write(100);
     for passed in (0..200_000).step_by(10) {

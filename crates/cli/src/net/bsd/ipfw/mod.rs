@@ -25,7 +25,7 @@ use crate::net::words::Words;
 use firewall::Firewall;
 pub use wanted::{difference, wanted};
 
-/// How the time of a rule's last match is shown.
+/// Format of the time of a rule's last match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Times {
     #[default]
@@ -36,7 +36,7 @@ enum Times {
     Seconds,
 }
 
-/// How the command was called.
+/// Name by which the command was called.
 #[derive(Clone, Debug, Default)]
 struct Style {
     is_quiet: bool,

@@ -11,7 +11,7 @@ use slipstack_channel::control::net::{
 use super::names;
 use crate::net::names::shown_name;
 
-/// How rules are written.
+/// Format of rules.
 pub struct Writer<'a> {
     pub state: &'a NetworkState,
     /// Hosts and services by their names.

@@ -31,7 +31,7 @@ const PROBE_SPREAD_NS: u64 = 1_000_000_000;
 /// 5.5.10.2: the long-term bound never falls below this share of the target.
 const BETA: u64 = 70;
 
-/// Where the cycle of ProbeBW and ProbeRTT stand.
+/// Phase of the cycle of ProbeBW and of ProbeRTT.
 #[derive(Clone, Debug, Default)]
 pub struct Cycle {
     since: u64,
