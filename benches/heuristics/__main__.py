@@ -125,10 +125,12 @@ class Runs:
             return None
 
     def compare(self, case, placement, rules):
-        """Rounds of one with all rules and one without each: every one has such a neighbour."""
+        """Rounds of one with all rules and one without each; each round begins with another one."""
         found = {rule: [] for rule in ("", *rules)}
-        for _ in range(self.opts.rounds):
-            for rule in ("", *rules):
+        kinds = list(found)
+        for round_number in range(self.opts.rounds):
+            at = round_number % len(kinds)
+            for rule in kinds[at:] + kinds[:at]:
                 one = self.attempt(case, placement, rule)
                 if one:
                     found[rule].append(one)
@@ -181,8 +183,10 @@ def main():
     words = opts.only.split(",")
     every = []
     with topology.Topology("cubic") as topo:
-        cases = servers.all_cases(folder, pathlib.Path(opts.target), opts.quick)
-        for case in [case for case in cases if any(word in case.name for word in words)]:
+        target = pathlib.Path(opts.target)
+        for case in servers.all_cases(
+            folder, target, lambda name: any(word in name for word in words)
+        ):
             for placement in opts.placement or PLACEMENTS:
                 rules = [
                     rule

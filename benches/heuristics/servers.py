@@ -33,6 +33,7 @@ class Case:
     before: list = field(default_factory=list)
     warm_s: float = 0.6
     has_threads: bool = False
+    is_bulk: bool = False
     # Where its processes may run; those of several threads have both cores.
     cores: str = topology.SERVER_CORE
 
@@ -64,7 +65,7 @@ class Case:
         if rule in OF_SAVING:
             return is_saving or not is_quick
         if rule in OF_BULK:
-            return not is_quick
+            return self.is_bulk
         return not (is_saving and rule == "spin")
 
     def wait_ready(self, topo, address):
@@ -164,8 +165,10 @@ def postgres(folder):
     return case
 
 
-def all_cases(folder, target, is_quick):
+def all_cases(folder, target, is_wanted):
+    """The cases whose name `is_wanted`. PostgreSQL's tables take a while to make."""
     load = str(target / "slipstack-load")
+    (folder / "large").write_bytes(bytes(1 << 20))
     conf = folder / "nginx.conf"
     conf.write_text(cases.nginx_conf(folder))
     nginx = ["nginx", "-c", str(conf), "-g", "daemon off; master_process off;"]
@@ -199,6 +202,13 @@ def all_cases(folder, target, is_quick):
             [load, "--mode", "http-close", "-c", "64"],
             saving,
         ),
+        Case(
+            "nginx 1 MiB 8",
+            8080,
+            nginx,
+            [load, "--mode", "http", "-c", "8", "--path", "/large"],
+            is_bulk=True,
+        ),
         Case("redis GET 50", 6379, redis, [load, "--mode", "redis-get", "-c", "50"]),
         Case("redis SET 50", 6379, redis, [load, "--mode", "redis-set", "-c", "50"]),
         Case(
@@ -219,5 +229,5 @@ def all_cases(folder, target, is_quick):
     for case in found:
         if case.has_threads:
             case.cores = BOTH
-    last = postgres(folder)
-    return found + ([last] if last else [])
+    last = postgres(folder) if is_wanted("PostgreSQL") else None
+    return [case for case in found if is_wanted(case.name)] + ([last] if last else [])

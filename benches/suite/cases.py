@@ -132,6 +132,7 @@ http {{
     server {{
         listen {PORTS['nginx']} backlog=4096;
         location / {{ default_type text/plain; return 200 "0123456789abcdef0123456789abcde\\n"; }}
+        location /large {{ root {directory}; output_buffers 2 512k; }}
     }}
 }}
 """
