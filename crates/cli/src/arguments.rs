@@ -1,7 +1,16 @@
-//! Arguments of the commands that start instances and read configuration files.
+//! Arguments that several commands have.
 
 use clap::{Arg, ArgAction, Command};
 use slipstack_config::OPTION;
+
+/// `--help` without `-h`, for commands that give this letter another meaning; beside
+/// `disable_help_flag(true)`.
+pub fn long_help() -> Arg {
+    Arg::new("help")
+        .long("help")
+        .action(ArgAction::Help)
+        .help("Print this help")
+}
 
 /// `--proc-id` and `--proc-type`, as F-Stack's programs take them.
 pub fn of_process(command: Command) -> Command {

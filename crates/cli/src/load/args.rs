@@ -5,6 +5,7 @@ use slipstack_config::Scope;
 
 use super::sweep;
 use crate::args::with_options;
+use crate::arguments::long_help;
 
 pub fn bench_command() -> Command {
     let command = Command::new("bench")
@@ -78,12 +79,7 @@ pub fn stress_command() -> Command {
         )
         // -h names a host here, as it does for the program of this name.
         .disable_help_flag(true)
-        .arg(
-            Arg::new("help")
-                .long("help")
-                .action(ArgAction::Help)
-                .help("Print this help"),
-        )
+        .arg(long_help())
         .arg(target("http://HOST[:PORT]/PATH", "What to ask for"))
         .arg(number(
             'n',

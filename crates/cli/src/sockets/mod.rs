@@ -212,17 +212,8 @@ fn unserved<'a>(
             Some(Socket {
                 row: SocketRow {
                     protocol,
-                    state,
-                    local: row.local?,
-                    remote: None,
-                    recv_q: 0,
-                    send_q: 0,
                     is_held: true,
-                    idle_ms: None,
-                    left_ms: None,
-                    rcvbuf: None,
-                    sndbuf: None,
-                    figures: None,
+                    ..SocketRow::between(state, row.local?, None)
                 },
                 interface: String::new(),
                 engine: 0,

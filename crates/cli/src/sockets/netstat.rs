@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 use slipstack_channel::control::net::Filter;
 use slipstack_channel::{SocketState, Transport};
 use slipstack_config::Settings;
 
 use super::{Socket, absent, flag, fstack_process, json, print_json, routes, sockets};
+use crate::arguments::long_help;
 use crate::counters::engines::{Values, Which, samples};
 use crate::counters::{bsd, interfaces};
 use crate::failure::Failure;
@@ -27,12 +28,7 @@ pub fn command() -> Command {
         )
         // -h is that of FreeBSD's netstat.
         .disable_help_flag(true)
-        .arg(
-            Arg::new("help")
-                .long("help")
-                .action(ArgAction::Help)
-                .help("Print this help"),
-        )
+        .arg(long_help())
         .arg(flag("all", 'a', "Listening sockets too"))
         .arg(flag(
             "numeric",

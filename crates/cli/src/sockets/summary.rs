@@ -88,17 +88,8 @@ mod tests {
         Socket {
             row: SocketRow {
                 protocol,
-                state,
-                local: local.parse().unwrap(),
-                remote: None,
-                recv_q: 0,
-                send_q: 0,
                 is_held,
-                idle_ms: None,
-                left_ms: None,
-                rcvbuf: None,
-                sndbuf: None,
-                figures: None,
+                ..SocketRow::between(state, local.parse().unwrap(), None)
             },
             interface: String::new(),
             engine: 0,

@@ -151,7 +151,7 @@ impl Engine {
         let bound = socket.bound().map(|bound| bound.addr)?;
         let plain = SocketRow {
             is_held: !socket.is_closing,
-            ..rows::plain(SocketState::Closed, bound, None)
+            ..SocketRow::between(SocketState::Closed, bound, None)
         };
         Some(match socket.role {
             Role::Listener(id) => SocketRow {

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
+use slipstack_channel::SocketState;
 use slipstack_channel::control::net::{Figures, SocketRow};
-use slipstack_channel::{SocketState, Transport};
 use slipstack_stack::ConnId;
 use slipstack_stack::{Effects, Instant, Stack, TcpInfo};
 
@@ -40,30 +40,14 @@ pub fn subjects(stack: &Stack, now: Instant) -> Vec<Subject> {
     connections.chain(half_open).chain(time_waits).collect()
 }
 
-/// A row with nothing but its ends.
-pub fn plain(state: SocketState, local: SocketAddr, remote: Option<SocketAddr>) -> SocketRow {
-    SocketRow {
-        protocol: Transport::Tcp,
-        state,
-        local,
-        remote,
-        recv_q: 0,
-        send_q: 0,
-        is_held: false,
-        idle_ms: None,
-        left_ms: None,
-        rcvbuf: None,
-        sndbuf: None,
-        figures: None,
-    }
-}
-
 /// Returns the row of a subject; `None` if it is gone.
 pub fn row(stack: &Stack, now: Instant, subject: &Subject, has_figures: bool) -> Option<SocketRow> {
     match *subject {
-        Subject::HalfOpen(local, remote) => {
-            Some(plain(SocketState::SynReceived, local, Some(remote)))
-        }
+        Subject::HalfOpen(local, remote) => Some(SocketRow::between(
+            SocketState::SynReceived,
+            local,
+            Some(remote),
+        )),
         Subject::TimeWait {
             local,
             remote,
@@ -74,7 +58,7 @@ pub fn row(stack: &Stack, now: Instant, subject: &Subject, has_figures: bool) ->
             Some(SocketRow {
                 idle_ms: Some(whole.saturating_sub(left)),
                 left_ms: Some(left),
-                ..plain(SocketState::TimeWait, local, Some(remote))
+                ..SocketRow::between(SocketState::TimeWait, local, Some(remote))
             })
         }
         Subject::Connection(conn) => {
@@ -86,7 +70,7 @@ pub fn row(stack: &Stack, now: Instant, subject: &Subject, has_figures: bool) ->
                 rcvbuf: Some(stack.tcp_rcvbuf(conn).into()),
                 sndbuf: Some(stack.tcp_sndbuf(conn).into()),
                 figures: has_figures.then(|| Box::new(figures(&info))),
-                ..plain(info.state, local, Some(remote))
+                ..SocketRow::between(info.state, local, Some(remote))
             })
         }
     }

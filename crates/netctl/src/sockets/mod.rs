@@ -109,6 +109,27 @@ pub struct SocketRow {
     pub figures: Option<Box<Figures>>,
 }
 
+impl SocketRow {
+    /// Returns the row of a TCP socket of which nothing but its state and ends is known.
+    #[must_use]
+    pub fn between(state: SocketState, local: SocketAddr, remote: Option<SocketAddr>) -> Self {
+        SocketRow {
+            protocol: Transport::Tcp,
+            state,
+            local,
+            remote,
+            recv_q: 0,
+            send_q: 0,
+            is_held: false,
+            idle_ms: None,
+            left_ms: None,
+            rcvbuf: None,
+            sndbuf: None,
+            figures: None,
+        }
+    }
+}
+
 /// The values of TCP_INFO. Times in microseconds where the name says so, sizes in bytes, counts in
 /// segments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,19 +1,11 @@
 use super::*;
 
 fn row(state: SocketState, local: &str, remote: Option<&str>) -> SocketRow {
+    let remote = remote.map(|it| it.parse().unwrap());
     SocketRow {
-        protocol: Transport::Tcp,
-        state,
-        local: local.parse().unwrap(),
-        remote: remote.map(|it| it.parse().unwrap()),
-        recv_q: 0,
-        send_q: 0,
         is_held: true,
         idle_ms: Some(500),
-        left_ms: None,
-        rcvbuf: None,
-        sndbuf: None,
-        figures: None,
+        ..SocketRow::between(state, local.parse().unwrap(), remote)
     }
 }
 

@@ -62,13 +62,8 @@ fn show(
     is_json: bool,
     words: &mut Words<'_>,
 ) -> Result<(), Failure> {
-    let wanted = match words.next() {
-        Some(text) => Some(neighbours::address(words, text, true)?),
-        None => None,
-    };
-    words.end()?;
-    let mut found = table.list(chosen.interface.as_deref())?;
-    found.retain(|it| wanted.is_none_or(|ip| it.ip == ip));
+    let wanted = neighbours::last_address(words, true)?;
+    let found = table.list(chosen.interface.as_deref(), wanted)?;
     if is_json {
         return neighbours::print_json(&found);
     }

@@ -101,14 +101,9 @@ fn show(
     is_json: bool,
     words: &mut Words<'_>,
 ) -> Result<(), Failure> {
-    let wanted = match words.next() {
-        Some(text) => Some(neighbours::address(words, text, false)?),
-        None => None,
-    };
-    words.end()?;
+    let wanted = neighbours::last_address(words, false)?;
     loop {
-        let mut found = table.list(chosen.interface.as_deref())?;
-        found.retain(|it| wanted.is_none_or(|ip| it.ip == ip));
+        let found = table.list(chosen.interface.as_deref(), wanted)?;
         if is_json {
             neighbours::print_json(&found)?;
         } else {

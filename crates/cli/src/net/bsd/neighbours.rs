@@ -62,6 +62,14 @@ pub(super) fn options<'a>(
     Ok(common)
 }
 
+/// Takes the address that ends a command line, if there is one.
+pub(super) fn last_address(words: &mut Words<'_>, is_v4: bool) -> Result<Option<IpAddr>, Failure> {
+    let text = words.next();
+    let wanted = text.map(|text| address(words, text, is_v4)).transpose()?;
+    words.end()?;
+    Ok(wanted)
+}
+
 /// The neighbours of one family in one stack.
 pub(super) struct Table {
     target: Target,
@@ -78,8 +86,12 @@ impl Table {
         self.target.network()
     }
 
-    /// Those of all interfaces, or of one.
-    pub fn list(&self, interface: Option<&str>) -> Result<Vec<Neighbour>, Failure> {
+    /// Lists the neighbours of all interfaces or of one, with all addresses or with one.
+    pub fn list(
+        &self,
+        interface: Option<&str>,
+        wanted: Option<IpAddr>,
+    ) -> Result<Vec<Neighbour>, Failure> {
         let state = self.network()?;
         let only = match interface {
             Some(name) => Some(find_interface(&state, name)?.link),
@@ -96,7 +108,9 @@ impl Table {
         let set = set.map(|entry| ((entry.ip, entry.link), (*entry, true)));
         let mut all: BTreeMap<_, _> = learnt.chain(set).collect();
         all.retain(|(ip, link), _| {
-            ip.is_ipv4() == self.is_v4 && only.is_none_or(|only| only == *link)
+            ip.is_ipv4() == self.is_v4
+                && only.is_none_or(|only| only == *link)
+                && wanted.is_none_or(|wanted| wanted == *ip)
         });
         let neighbour = |(entry, is_permanent): (NeighbourEntry, bool)| Neighbour {
             ip: entry.ip,
@@ -192,7 +206,7 @@ pub(super) fn from_file(table: &Table, words: &mut Words<'_>) -> Result<(), Fail
 }
 
 pub(super) fn delete_one(table: &Table, ip: IpAddr) -> Result<(), Failure> {
-    let found = table.list(None)?;
+    let found = table.list(None, None)?;
     let found = found.iter().find(|it| it.ip == ip);
     delete(
         table,
@@ -202,7 +216,7 @@ pub(super) fn delete_one(table: &Table, ip: IpAddr) -> Result<(), Failure> {
 
 pub(super) fn delete_all(table: &Table) -> Result<(), Failure> {
     table
-        .list(None)?
+        .list(None, None)?
         .iter()
         .try_for_each(|it| delete(table, it))
 }
