@@ -18,7 +18,7 @@ pub struct Progress {
     pub answered: usize,
     /// The connection is over (closed by the peer or failed).
     pub is_over: bool,
-    /// It ended otherwise than after a complete answer.
+    /// Set if the connection ended otherwise than after a complete answer.
     pub is_failed: bool,
 }
 

@@ -52,7 +52,7 @@ pub struct Serving {
 
 /// The process's view of the service of an engine.
 pub trait Watch: Send {
-    /// It listens where it is to listen.
+    /// Returns whether the service listens on all of its addresses.
     fn is_ready(&self) -> bool;
 
     /// Returns one sentence if the service cannot do its work.

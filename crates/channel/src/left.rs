@@ -26,7 +26,7 @@ pub struct LeftConnection {
     pub read: u64,
     /// The peer has ended its stream.
     pub has_fin: bool,
-    /// It waits in its listener's queue: no program has it.
+    /// The connection waits in its listener's queue: no program has it.
     pub is_unaccepted: bool,
     ring: Option<ByteRing>,
 }

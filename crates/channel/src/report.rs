@@ -41,7 +41,7 @@ coded! {
     Why {
         /// Its address belongs to the stack or is reached by it.
         Stack = 1,
-        /// It will listen on the stack when this process first waits on it; until then only others
+        /// Listener on the stack from this process's first wait on it; until then only others
         /// may.
         Intent = 2,
         Loopback = 3,

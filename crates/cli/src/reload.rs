@@ -167,7 +167,8 @@ fn names_network(layers: &Layers) -> bool {
 /// Numbers of a running engine's stack by their names.
 type Numbers = HashMap<String, u32>;
 
-/// Those of each engine of the device but the keeper's own stack, which has no programs.
+/// Returns the numbers of each engine of the device but the keeper's own stack, which has no
+/// programs.
 fn running_numbers(settings: &Settings) -> Vec<Numbers> {
     let answers = inquiry::inquire(settings, &Inquiry::Tunables).unwrap_or_default();
     let engines = answers.iter().filter(|answer| answer.engine.slot != 0);

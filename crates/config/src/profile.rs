@@ -7,7 +7,7 @@ use crate::error::{ConfigError, read_text};
 /// Directory of an operator's own profiles; each replaces the built-in one of its name.
 const FOLDER: &str = "/etc/slipstack/profiles";
 
-/// Those that are always there.
+/// Profiles that are always there.
 const BUILT_IN: [(&str, &str); 6] = [
     ("nginx", include_str!("../../../profiles/nginx.toml")),
     ("redis", include_str!("../../../profiles/redis.toml")),

@@ -239,7 +239,7 @@ impl Eal {
 /// The port that runs.
 pub struct Port {
     number: u16,
-    /// Those that were not taken yet.
+    /// Number of queues that were not taken yet.
     queues: u16,
     _eal: Eal,
 }

@@ -266,7 +266,7 @@ counters! {
     rx_bytes,
     /// Frames larger than a ring slot, fetched one by one.
     rx_large,
-    /// Those of them that were stored directly in their reader's ring.
+    /// Received frames that were stored directly in their reader's ring.
     rx_direct,
     /// Frames cut off because the kernel had no memory to keep the whole.
     rx_truncated,
@@ -284,7 +284,7 @@ counters! {
     rx_orphaned,
     /// Frames of other engines that were passed on to them: no keeper is left to see to it.
     rx_passed_on,
-    /// Those of them that the other engine had no room for, and joined datagrams.
+    /// Frames passed on that the other engine had no room for, and joined datagrams.
     rx_passed_lost,
     tx_frames,
     tx_bytes,

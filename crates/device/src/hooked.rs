@@ -16,7 +16,7 @@ pub enum Verdict {
     /// The stack gets it, as the program has left it.
     Pass,
     Drop,
-    /// It goes back out.
+    /// The frame goes back out.
     Answer,
 }
 

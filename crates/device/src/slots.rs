@@ -243,7 +243,7 @@ impl Slots {
         parts.flat_map(|(fds, _)| fds)
     }
 
-    /// Those of the descriptors that are readable while frames wait in the slot.
+    /// Returns the descriptors that are readable while frames wait in the slot.
     pub fn waiting_fds(&self, slot: u16) -> impl Iterator<Item = BorrowedFd<'_>> {
         let own = self.own.get(usize::from(slot));
         let places = own.map(|own| self.adopts.waits_at(own)).unwrap_or_default();

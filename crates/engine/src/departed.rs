@@ -38,7 +38,7 @@ struct Departure {
 /// Destination of a frame of such a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FrameRoute {
-    /// It is none of such a connection.
+    /// Frame of no such connection.
     Unknown,
     /// The frame waits for it.
     Wait,
@@ -90,7 +90,7 @@ impl Departed {
         }
     }
 
-    /// It is on the engine of `slot` now. The frames that have waited.
+    /// Notes that the flow is on the engine of `slot` now; returns the frames that have waited.
     pub(crate) fn arrive(&mut self, flow: Flow, slot: u16) -> Vec<WaitingFrame> {
         let found = self.flows.iter_mut().find(|it| it.flow == flow);
         match found.map(|it| std::mem::replace(&mut it.place, Location::Slot(slot))) {
@@ -99,7 +99,7 @@ impl Departed {
         }
     }
 
-    /// It is back here. The frames that have waited.
+    /// Notes that the flow is back here; returns the frames that have waited.
     pub(crate) fn come_back(&mut self, flow: Flow) -> Vec<WaitingFrame> {
         let at = self.flows.iter().position(|it| it.flow == flow);
         match at.and_then(|at| self.flows.remove(at)).map(|it| it.place) {

@@ -21,7 +21,7 @@ pub enum KeeperError {
     AlreadyRunning {
         interface: String,
     },
-    /// It and its standby were killed, and engines run on.
+    /// The keeper and its standby were killed, and engines run on.
     Orphaned {
         interface: String,
         programs: Vec<Remaining>,

@@ -39,7 +39,7 @@ pub struct DeviceChoice {
     pub interface: Option<String>,
     /// 802.1Q VLAN that the own link of each port is in; 0, or not there = what has no tag.
     pub vlans: Vec<u16>,
-    /// Those of every port.
+    /// Settings of every port.
     pub settings: PortSettings,
 }
 

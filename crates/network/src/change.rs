@@ -36,14 +36,14 @@ const LOCAL_TABLE: u32 = 255;
 /// The treatment of an entry that exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
-    /// It must not be there.
+    /// Entry that must not be there.
     Add,
-    /// It is replaced, or added.
+    /// Entry that is replaced, or added.
     Replace,
-    /// It must be there.
+    /// Entry that must be there.
     Change,
-    /// It is added behind those that are like it but for the gateway, and holds when they are gone;
-    /// of anything but a route, as `Add`.
+    /// Route that is added behind those that are like it but for the gateway, and holds when they
+    /// are gone; of anything but a route, as `Add`.
     Append,
 }
 

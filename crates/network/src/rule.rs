@@ -46,7 +46,7 @@ pub struct RuleEntry {
     /// The link that the sender is bound to (SO_BINDTODEVICE).
     #[serde(default)]
     pub output: Option<u16>,
-    /// It selects the packets that the conditions do not describe.
+    /// The rule selects the packets that the conditions do not describe.
     #[serde(default)]
     pub is_not: bool,
     #[serde(default)]

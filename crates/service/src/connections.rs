@@ -56,7 +56,7 @@ pub(crate) struct Entries {
     entries: Vec<Entry>,
     /// Connections that are not [`Phase::None`].
     pub(crate) live: usize,
-    /// Those of them that are gone ([`Entry::is_gone`]).
+    /// Number of connections that are gone ([`Entry::is_gone`]).
     pub(crate) gone: usize,
 }
 

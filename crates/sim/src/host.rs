@@ -76,7 +76,7 @@ pub struct Host {
     pub turn_at: Option<Instant>,
     pub ip: IpAddr,
     pub mac: [u8; 6],
-    /// It gets no more events.
+    /// The host gets no more events.
     pub is_gone: bool,
     /// No turn before this time: the process is stopped or swapped out.
     pub paused_until: Instant,

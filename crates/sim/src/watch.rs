@@ -29,9 +29,9 @@ struct Side {
     edge: u64,
     /// The program has aborted: only resets may follow.
     is_aborted: bool,
-    /// It is gone with its numbers: only resets and probes may follow.
+    /// The connection is gone with its numbers: only resets and probes may follow.
     is_dead: bool,
-    /// It ended in TIME-WAIT, which others go on with: no reset may follow.
+    /// The connection ended in TIME-WAIT, which others go on with: no reset may follow.
     is_former: bool,
     /// The other side has acknowledged its SYN.
     is_settled: bool,

@@ -76,9 +76,9 @@ pub(crate) struct Learned {
 /// Source of a learned address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confidence {
-    /// It answered us, or sent us an ARP request: the forward path works.
+    /// The neighbour answered us, or sent us an ARP request: the forward path works.
     Confirmed,
-    /// It announced itself unasked: the return path is not proven (RFC 4861 7.3.1).
+    /// The neighbour announced itself unasked: the return path is not proven (RFC 4861 7.3.1).
     Heard,
 }
 
@@ -91,7 +91,7 @@ struct Entry {
     /// The source address of our requests, and the link that they go to.
     source: IpAddr,
     link: u16,
-    /// It is configured: no request is sent, and received messages do not change it.
+    /// The entry is configured: no request is sent, and received messages do not change it.
     is_permanent: bool,
 }
 

@@ -70,6 +70,6 @@ pub struct UdpOptions {
     pub reuse_port: bool,
     /// On [::]: IPv4 is not taken in.
     pub is_v6_only: bool,
-    /// Those of TCP have no effect.
+    /// Options of the socket; those of TCP have no effect.
     pub socket: SocketOptions,
 }

@@ -36,7 +36,7 @@ pub(crate) const fn is_possible(is_v4: bool, mtu: u16) -> bool {
 struct Learnt {
     dst: u128,
     mtu: u16,
-    /// It is even smaller: routers have to fragment our packets.
+    /// The path's MTU is even smaller: routers have to fragment our packets.
     is_beneath: bool,
     expires: Instant,
 }

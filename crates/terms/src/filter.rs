@@ -42,9 +42,9 @@ pub enum FilterDirection {
 /// Segments of TCP connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FilterPart {
-    /// Those with ACK or RST.
+    /// Segments with ACK or RST.
     Established,
-    /// Those with SYN and without ACK.
+    /// Segments with SYN and without ACK.
     Setup,
 }
 

@@ -6,19 +6,19 @@ crate::coded! {
     /// Treatment of a packet larger than its path takes, by the numbers of `IP_MTU_DISCOVER`.
     #[derive(Default)]
     MtuDiscovery {
-        /// It is cut here; a smaller one may be cut on its way.
+        /// Large datagrams are cut here; smaller ones may be cut on their way.
         Dont = 0,
         /// Large datagrams are fragmented here; smaller ones may not be fragmented on the way, so
         /// that the path MTU is discovered.
         #[default]
         Want = 1,
-        /// It is refused.
+        /// Large datagrams are refused.
         Do = 2,
         /// As `Do`, by the link's MTU, whatever the path MTU.
         Probe = 3,
-        /// It is refused by the link's MTU; a smaller one may be cut on its way.
+        /// Datagrams above the link's MTU are refused; smaller ones may be cut on their way.
         Interface = 4,
-        /// It is cut here by the link's MTU, and may be again on its way.
+        /// Datagrams are cut here by the link's MTU, and may be cut again on their way.
         Omit = 5,
     }
 }

@@ -87,7 +87,7 @@ impl Impls<'_> {
 #[derive(Default)]
 struct Uses {
     parts: Vec<String>,
-    /// It calls a method of `self`, or hands it on.
+    /// The method calls one of `self`, or hands it on.
     is_whole: bool,
 }
 

@@ -31,7 +31,7 @@ pub struct Cache {
 pub enum Lookup {
     /// With the time at which it is checked again.
     Fresh(Found, std::sync::Arc<[u8]>, u64),
-    /// It was there a while ago: it is to be compared with the file.
+    /// Found a while ago: to be compared with the file.
     Stale(About),
     Absent,
 }

@@ -58,7 +58,7 @@ impl Tried {
 #[derive(Debug)]
 struct Backend {
     addr: SocketAddr,
-    /// It is passed over until then.
+    /// Time until which the backend is passed over.
     rests_until_ns: u64,
     /// Connections in use, and attempts.
     active: usize,

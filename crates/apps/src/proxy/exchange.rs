@@ -41,7 +41,7 @@ enum Answer {
     #[default]
     Head,
     Body(Skip),
-    /// It ends with the backend's connection.
+    /// Body that ends with the backend's connection.
     UntilEnd,
 }
 

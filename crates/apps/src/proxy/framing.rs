@@ -25,7 +25,7 @@ pub struct Request {
     pub head: Vec<u8>,
     pub is_v11: bool,
     pub is_head_method: bool,
-    /// It may be sent a second time (RFC 9110 9.2.2), and has no body.
+    /// The request may be sent a second time (RFC 9110 9.2.2), and has no body.
     pub is_repeatable: bool,
     pub keeps_alive: bool,
     pub body: Body,
@@ -173,7 +173,7 @@ fn check_partial<T>(bytes: &[u8]) -> Result<Parsed<T>, Status> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sender {
     pub ip: Option<IpAddr>,
-    /// It has come by TLS.
+    /// The request has come by TLS.
     pub is_secure: bool,
 }
 

@@ -51,7 +51,7 @@ fn add(place: &AtomicU64, more: u64) {
 #[derive(Debug, Default)]
 struct Post {
     sleeper: Sleeper,
-    /// It waits for room for its results.
+    /// The worker waits for room for its results.
     is_stalled: AtomicBool,
     counts: Counts,
 }

@@ -65,7 +65,7 @@ pub fn options() -> Option<&'static config::Settings> {
 
 /// Reasons for which `ff_init` gets no stack.
 enum Failure {
-    /// It has been called before.
+    /// The function has been called before.
     Twice,
     Sentence(String),
 }

@@ -3,11 +3,11 @@
 /// The use of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// It sets something; [`super::port`] reads it.
+    /// Key that sets something; [`super::port`] reads it.
     Read,
-    /// It has no meaning here, for the reason that the sentence gives.
+    /// Without meaning here, for the reason that the sentence gives.
     Moot(&'static str),
-    /// It becomes an argument of a device of kind `dpdk`, and has no meaning without one.
+    /// Argument of a device of kind `dpdk`, without meaning for others.
     Dpdk(&'static str),
 }
 use Use::{Dpdk, Moot, Read};

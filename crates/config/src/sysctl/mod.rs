@@ -27,7 +27,7 @@ pub struct Sysctl {
 /// The meaning of a name here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// It is one of the stack's numbers, in this unit.
+    /// One of the stack's numbers, in this unit.
     Is(Tunable, Unit),
     /// Least, first and greatest size of a buffer; the least is fixed.
     Sizes { initial: Tunable, max: Tunable },
@@ -37,9 +37,9 @@ pub enum Meaning {
     Choice(Tunable, &'static [&'static str]),
     /// Whether packets for others are passed on: the network's switch, for both families.
     Forwarding,
-    /// It has this value and no other, for the reason that the sentence gives.
+    /// Fixed to this value, for the reason that the sentence gives.
     Fixed(&'static str, &'static str),
-    /// It has no meaning here, for the reason that the sentence gives.
+    /// Without meaning here, for the reason that the sentence gives.
     Moot(&'static str),
 }
 
@@ -62,7 +62,7 @@ pub enum SysctlError {
         name: String,
         nearest: &'static str,
     },
-    /// It has one value only.
+    /// Name with one value only.
     Fixed {
         name: &'static str,
         value: &'static str,

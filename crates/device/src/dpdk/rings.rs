@@ -78,7 +78,7 @@ pub struct Malformed;
 pub struct Tag {
     /// 802.1Q VLAN whose tag is not in the bytes; sent frames have its priority in it; 0 = none.
     pub vlan: u16,
-    /// It came by another queue than that by which the slot sends.
+    /// The frame came by another queue than that by which the slot sends.
     pub is_away: bool,
     /// The offloads, as virtio has them.
     pub virtio: [u8; vnet::TAP_LEN],

@@ -52,9 +52,10 @@ pub(crate) struct Rss {
 /// Reason why a driver's answer is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRss {
-    /// It tells no key or no table.
+    /// The driver tells no key or no table.
     Untold,
-    /// It hashes by another function, or changes the hash's input so that it is no sum of fields.
+    /// The card hashes by another function, or changes the hash's input so that it is no sum of
+    /// fields.
     OtherHash,
     /// The ports of TCP do not count.
     PortsLeftOut,

@@ -17,7 +17,7 @@ const GROUP: u8 = 1;
 struct Port {
     device: Box<dyn Device>,
     mac: [u8; 6],
-    /// It is waited for until its frames can go, too.
+    /// The slot is waited for until its frames can go, too.
     is_waiting_to_send: bool,
     /// Its frames do not reach the stack.
     is_down: bool,

@@ -179,7 +179,7 @@ pub(crate) fn receive_scattered(
 pub(crate) struct Heard {
     /// Whole length of the frame.
     pub len: usize,
-    /// It left the interface, seen from the kernel.
+    /// The frame left the interface, seen from the kernel.
     pub is_outgoing: bool,
     /// The VLAN tag that the kernel has taken out of the frame.
     pub tag: Option<[u8; TAG_LEN]>,

@@ -264,7 +264,8 @@ impl Device for TapSlot {
         self.fd.as_raw_fd()
     }
 
-    /// It keeps its number, by which others know it, when there is nothing to wait for.
+    /// Returns the one descriptor: it keeps its number, by which others know it, with nothing to
+    /// wait for.
     fn descriptors(&self) -> Vec<RawFd> {
         vec![self.fd.as_raw_fd()]
     }

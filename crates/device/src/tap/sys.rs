@@ -21,7 +21,7 @@ const IFF_TUN_EXCL: u16 = 0x8000;
 
 /// Checksums and TCP segmentation (v4, v6, with ECN) are left to us by the kernel.
 const OFFLOADS: c_ulong = 0x01 | 0x02 | 0x04 | 0x08;
-/// So are joined datagrams (v4, v6), by kernels from 6.2 on.
+/// Offloads of joined datagrams (v4, v6), by kernels from 6.2 on.
 const OFFLOADS_UDP: c_ulong = 0x20 | 0x40;
 
 /// `struct ifreq` with the flags filled in.

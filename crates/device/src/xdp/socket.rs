@@ -466,7 +466,7 @@ fn metadata_of(partial: PartialChecksum) -> [u8; METADATA_LEN as usize] {
     metadata
 }
 
-/// So many bytes of a payload in two parts.
+/// Returns the first bytes of a payload in two parts.
 fn cut<'a>(payload: [RawSlice<'a>; 2], start: usize, len: usize) -> [RawSlice<'a>; 2] {
     let [first, second] = payload;
     let from_first = first.len().saturating_sub(start).min(len);

@@ -18,7 +18,7 @@ const FRAMES_MAX: usize = 1 << 20;
 const COUNTS: usize = 4096;
 const REGION_LEN: usize = COUNTS + 4 * FRAMES_MAX;
 const RING: u32 = 4096;
-/// So far the sender runs ahead of the holder: the ring never overflows, however busy the machine.
+/// Lead of the sender over the holder: the ring never overflows, however busy the machine.
 const AHEAD_MAX: u32 = RING / 2;
 const KILLS: u64 = 20;
 const ENVIRONMENT: &str = "SLIPSTACK_TEST_HANDOVER";

@@ -81,7 +81,7 @@ pub enum TcpOption {
 pub struct IcmpSpec {
     pub code: u8,
     pub mtu: u16,
-    /// It quotes a datagram of UDP.
+    /// The error quotes a datagram of UDP.
     pub is_udp: bool,
     pub seq: u32,
     pub len: u16,

@@ -52,7 +52,7 @@ impl Length {
         frames: 0,
     };
 
-    /// So many frames have come, in naps or between them.
+    /// Notes frames that have come, in naps or between them.
     #[inline]
     pub(super) fn on_frames(&mut self, frames: usize) {
         self.frames += frames as u64;

@@ -8,7 +8,8 @@
 //!   turns itself, until the program is seen driving again;
 //! - **parked**: the program has been waiting in our calls (and so driving) for a second.
 //!
-//! It also watches the control connection, so that the loss of the keeper is noticed at no cost.
+//! The ticker also watches the control connection, so that the loss of the keeper costs nothing to
+//! notice.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;

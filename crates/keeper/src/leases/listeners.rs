@@ -29,7 +29,7 @@ pub struct Listener {
     pub reuse_port: bool,
     /// The engine that serves it; `None`: claimed by a process that has no engine yet.
     pub slot: Option<u16>,
-    /// It leaves new connections to others, if there are any.
+    /// The listener leaves new connections to others, if there are any.
     pub is_yielding: bool,
     /// Number of equal requests of the client.
     pub count: u32,

@@ -8,7 +8,7 @@ pub(super) struct FrameSource {
     pub(super) now: u64,
     /// The engine that does not know it, and lives.
     pub(super) origin: Option<u16>,
-    /// It was steered to an engine, and may be another's.
+    /// The frame was steered to an engine, and may be another's.
     pub(super) is_astray: bool,
     /// Number of times that it has waited.
     pub(super) waits: u8,

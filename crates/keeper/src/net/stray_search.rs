@@ -21,7 +21,7 @@ const SYN_ACK_RST_FIN: u8 = 0x17;
 /// The decision about a segment that the keeper's own stack does not know.
 enum Verdict {
     Pass(u16),
-    /// It has waited this often, and waits once more.
+    /// Segment that has waited this often, and waits once more.
     Hold(u8),
     /// No engine has it: a reset.
     Answer,

@@ -23,7 +23,7 @@ pub(super) struct Engine {
     pub(super) client: ClientId,
     pub(super) identity: EngineIdentity,
     pub(super) has_notice: bool,
-    /// It has fetched the inquiry.
+    /// The engine has fetched the inquiry.
     pub(super) is_at_work: bool,
     pub(super) answer: Option<OwnedFd>,
 }

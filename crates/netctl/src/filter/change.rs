@@ -75,7 +75,7 @@ impl From<FilterState> for FilterWanted {
 /// A change of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TableChange {
-    /// It must not be there, unless `may_exist`.
+    /// Entry that must not be there, unless `may_exist`.
     Create {
         may_exist: bool,
     },

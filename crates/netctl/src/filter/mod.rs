@@ -38,7 +38,7 @@ pub struct FilterEnd {
     /// The stack's own addresses, whatever they are.
     #[serde(skip_serializing_if = "is_false")]
     pub is_me: bool,
-    /// Those of IPv6.
+    /// The stack's own addresses of IPv6, whatever they are.
     #[serde(skip_serializing_if = "is_false")]
     pub is_me6: bool,
     /// Tables, each with the value that an address has to have in it.

@@ -29,9 +29,9 @@ pub(crate) struct Note {
 /// The state of a note after its event was returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
-    /// It is returned again as long as its condition holds.
+    /// Note that is returned again as long as its condition holds.
     Level,
-    /// It is returned again when a new event happens.
+    /// Note that is returned again when a new event happens.
     Edge,
     Disabled,
     Gone,

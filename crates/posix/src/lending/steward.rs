@@ -55,7 +55,7 @@ pub(crate) struct Steward {
     has_looked: bool,
     /// The program has ended, and what it had open is closed.
     is_ending: bool,
-    /// It had no work and has waited for some.
+    /// The steward had no work and has waited for some.
     has_lingered: bool,
     /// The buffer through which bytes are moved.
     pub(crate) room: Box<[u8]>,

@@ -8,7 +8,7 @@ pub(crate) enum Ask {
     /// As `Due`, but the spin that follows asks within 50 µs: where the kernel's part has been
     /// quiet it can wait until then.
     Soon,
-    /// It was asked not long ago, or the sleep to come asks.
+    /// Device that was asked not long ago, or that the sleep to come asks.
     Later,
     /// The sleep that just ended says that they have nothing.
     Nothing,

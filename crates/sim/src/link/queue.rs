@@ -20,7 +20,7 @@ pub(super) struct Queue {
 pub(super) struct QueueExit {
     /// Time at which its last bit has left.
     pub left_at: Instant,
-    /// It found more before it than the marking threshold.
+    /// The frame found more before it than the marking threshold.
     pub is_congested: bool,
     /// Bytes in the queue, with this frame.
     pub backlog_bytes: u64,

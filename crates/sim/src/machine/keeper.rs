@@ -27,7 +27,7 @@ pub struct FrameSource {
     pub now: Instant,
     /// The engine that does not know it, and lives.
     pub origin: Option<u16>,
-    /// It was steered to an engine, and may be another's.
+    /// The frame was steered to an engine, and may be another's.
     pub is_astray: bool,
     pub waits: u8,
 }

@@ -22,7 +22,7 @@ pub enum Ending {
 pub(super) enum DelayedAction {
     /// The steering follows the directory.
     Steer(Flow),
-    /// It notices that an engine is gone.
+    /// Notice to the keeper that an engine is gone.
     EngineEnded(usize, Ending),
     Sweep,
 }

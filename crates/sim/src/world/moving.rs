@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// Those that others have used since are refused.
+    /// Takes back TIME-WAIT entries. Entries that others have used since are refused.
     fn take_time_waits(&mut self, number: usize, index: usize) {
         let keeper = self.machines[number].keeper();
         let time_waits = &mut self.machines[number].time_waits;

@@ -25,7 +25,7 @@ pub struct Rule {
     pub input: Option<u16>,
     /// The link that the sender is bound to, as in a choice.
     pub output: Option<u16>,
-    /// It is for the packets that the conditions do not describe.
+    /// The rule is for the packets that the conditions do not describe.
     pub is_not: bool,
     pub action: RuleAction,
     pub table: u32,

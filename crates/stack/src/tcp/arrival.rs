@@ -52,7 +52,7 @@ pub(super) struct Opening {
 pub(super) enum HalfOpen<'a> {
     /// Among the entries.
     Stored(u32),
-    /// It came with the segment, or was built for it.
+    /// Entry that came with the segment, or was built for it.
     Carried(&'a SynEntry),
 }
 

@@ -150,7 +150,7 @@ impl Assembler {
         self.remember(at);
     }
 
-    /// It was none.
+    /// Forgets the FIN, which was none.
     pub fn forget_fin(&mut self) {
         self.fin = None;
     }

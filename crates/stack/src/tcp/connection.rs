@@ -166,7 +166,7 @@ pub struct Connection {
     pub phase: Phase,
     /// `flush` has to check this connection.
     pub is_dirty: bool,
-    /// It is in the list of dirty connections.
+    /// The connection is in the list of dirty connections.
     pub is_queued: bool,
     /// The program has closed it.
     pub is_orphan: bool,

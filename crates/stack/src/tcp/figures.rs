@@ -66,7 +66,7 @@ impl Segments {
         }
     }
 
-    /// So many with payload, each in a frame of its own.
+    /// Notes followers with payload, each in a frame of its own.
     pub fn on_followers(&mut self, count: u32) {
         self.total_in = self.total_in.wrapping_add(count);
         self.data_in = self.data_in.wrapping_add(count);

@@ -48,7 +48,7 @@ pub enum Fitness {
 /// Ports by class. See the module.
 #[derive(Clone, Debug)]
 pub struct FreePorts {
-    /// Those of each class, the longest unused first.
+    /// Free ports of each class, the longest unused first.
     classes: Box<[VecDeque<u16>]>,
     /// All ports that are or may be listed.
     known: PortSet,

@@ -178,7 +178,7 @@ struct Flight {
     sacked: u32,
     lost: u32,
     resent: u32,
-    /// Those of `unacked` that have data.
+    /// Segments of `unacked` that have data.
     data: u32,
 }
 

@@ -21,7 +21,7 @@ const LEN_MAX: u64 = 65_535;
 pub enum State {
     #[default]
     Idle,
-    /// It was full and in order: more may follow.
+    /// Segment that was full and in order: more may follow.
     Promising,
     Open,
 }

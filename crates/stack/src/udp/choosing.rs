@@ -17,7 +17,7 @@ use crate::network_layer::Cx;
 /// The receiver that a BPF program has chosen for a datagram.
 pub(super) enum Chosen {
     Here(UdpId),
-    /// It has been handed to another stack.
+    /// Datagram that has been handed to another stack.
     Elsewhere,
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Neighbour {
     pub ip: IpAddr,
     pub mac: String,
     pub interface: String,
-    /// It was set, and stays until it is deleted.
+    /// The entry was set, and stays until it is deleted.
     pub is_permanent: bool,
     #[serde(skip)]
     entry: NeighbourEntry,

@@ -31,7 +31,7 @@ struct Line {
     state: &'static str,
 }
 
-/// Those that the words and the family mean.
+/// Returns the lines of the neighbours that the words and the family mean.
 fn lines(target: &Target, options: Options, words: &mut Words<'_>) -> Result<Vec<Line>, Failure> {
     let state = target.network()?;
     let (mut device, mut kind, mut only) = (None, None, None);

@@ -69,7 +69,7 @@ impl Algorithm {
 /// Which segments are paced, beside those of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pacing {
-    /// Those of large windows on long paths.
+    /// Segments of large windows on long paths.
     AsNeeded,
     /// All, as configured.
     Always,

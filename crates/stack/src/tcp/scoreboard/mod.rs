@@ -179,7 +179,7 @@ impl Scoreboard {
         self.end - self.start - self.sacked - self.lost
     }
 
-    /// So many segments are outstanding, or more: each record is one at least.
+    /// Returns a lower bound of the outstanding segments: each record is one at least.
     pub fn segments_at_least(&self, mss: u64) -> u32 {
         let torn = self.torn.as_ref().map_or(0, |torn| torn.records.len());
         let full = (self.end - self.start).div_ceil(mss.max(1));

@@ -11,7 +11,7 @@ pub enum Again {
     Elsewhere,
     /// As a probe.
     Probe,
-    /// It was thought lost.
+    /// Record that was thought lost.
     Lost,
 }
 
@@ -54,12 +54,12 @@ impl Record {
         self.again > Again::Elsewhere
     }
 
-    /// It was sent once, and neither acknowledged nor SACKed.
+    /// Returns whether the record was sent once, and neither acknowledged nor SACKed.
     pub(super) fn waits_for_first(&self) -> bool {
         self.is_pending() && !self.was_resent()
     }
 
-    /// It leaves again.
+    /// Notes that the record leaves again.
     pub(super) fn note_resent(&mut self, now: u64, stamp: Stamp) {
         self.again = if self.is_lost {
             Again::Lost
@@ -71,7 +71,7 @@ impl Record {
         self.stamp = stamp;
     }
 
-    /// It was neither acknowledged nor SACKed since it was last sent.
+    /// Returns whether the record was neither acknowledged nor SACKed since it was last sent.
     pub(super) fn is_pending(&self) -> bool {
         !self.is_sacked && !self.is_lost
     }
@@ -82,7 +82,7 @@ impl Record {
 pub struct Delivered {
     /// Bytes newly delivered, cumulatively or selectively.
     pub bytes: u64,
-    /// Those of the bytes that were SACKed.
+    /// Bytes that were SACKed.
     pub sacked: u64,
     /// Bytes that the cumulative ACK covered and that had been sent again.
     pub resent_bytes: u64,

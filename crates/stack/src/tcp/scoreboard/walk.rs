@@ -17,7 +17,7 @@ pub enum Judgement {
     Lost,
     /// Lost unless it is acknowledged or SACKed until then (nanoseconds).
     Suspect(u64),
-    /// It was sent too late to be lost, and so were its successors.
+    /// Record that was sent too late to be lost, as were its successors.
     Later,
 }
 
