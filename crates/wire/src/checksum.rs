@@ -206,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_fast_checksum_equals_the_naive_one(bytes in proptest::collection::vec(any::<u8>(), 0..3000)) {
+        fn the_fast_sum_is_the_naive_one(bytes in proptest::collection::vec(any::<u8>(), 0..3000)) {
             prop_assert_eq!(of(&bytes), naive(&bytes));
         }
 

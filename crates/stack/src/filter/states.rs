@@ -66,7 +66,7 @@ pub struct FlowOf {
 }
 
 impl FlowOf {
-    /// And whether the packet goes from the lower end to the higher one.
+    /// Returns the flow, and whether the packet goes from the lower end to the higher one.
     fn new(packet: &Packet) -> (FlowOf, bool) {
         let (src, dst) = ((packet.src, packet.ports.0), (packet.dst, packet.ports.1));
         let is_up = src <= dst;

@@ -12,8 +12,6 @@ mod rivals;
 pub use origin::{Progress, foresee};
 use slipstack_wire::user_timeout::UserTimeout;
 
-use rivals::HashedSyn;
-
 use super::Tcp;
 use super::assembler::Range;
 use super::connect::{self, Seed};
@@ -502,7 +500,7 @@ impl Tcp {
                 return Err(SocketError::LimitReached);
             }
             Some(FlowState::Syn(index)) => {
-                self.settle_rivals(HashedSyn { index, hash }, &fields, now, cx, fx)?
+                self.settle_rivals(rivals::HashedSyn { index, hash }, &fields, now, cx, fx)?
             }
             Some(FlowState::Connection(_)) => return Err(SocketError::FlowExists),
         }

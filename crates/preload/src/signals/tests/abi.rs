@@ -64,7 +64,7 @@ fn doorbell() -> (OwnedFd, libc::pollfd) {
     (bell, polled)
 }
 
-/// And it does not outlast signals that were deferred before it. Four handlers have run.
+/// A sleep does not outlast signals that were deferred before it. Four handlers have run.
 fn a_sleep_with_a_doorbell_leaves_the_mask_alone(before: u64) {
     let (_bell, polled) = doorbell();
     let guard = InCall::enter();
