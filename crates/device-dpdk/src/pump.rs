@@ -50,6 +50,9 @@ impl Shared {
     fn set_running(&self, is_running: bool) {
         for lane in &self.lanes {
             lane.rings.set_running(is_running);
+            // A former process may have taken a slot's request to be woken, and ended before it
+            // rang: the frames that it had published wait.
+            lane.bell.ring();
         }
     }
 }
