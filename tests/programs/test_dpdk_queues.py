@@ -46,7 +46,7 @@ def resident_kb(pid):
 
 
 @test(modes=ONLY, device="veth")
-def workers_serve_by_several_queues_whose_process_may_be_killed(world):
+def workers_serve_by_several_queues_whoever_is_killed(world):
     need_dpdk(world)
     world.peer_ns.ip("link", "set", "eth1", "gso_max_segs", "1")
     on(world, dpdk("--vdev=net_af_packet0,iface=eth1,qpairs=2", "--queues=4"))
@@ -66,6 +66,9 @@ def workers_serve_by_several_queues_whose_process_may_be_killed(world):
     os.kill(port, 9)
     until(lambda: processes(world) not in ([], [port]), 10, "another process runs")
     assert fetch_many(world, server) <= workers
+    killed = min(workers)
+    os.kill(killed, 9)
+    until(lambda: len(fetch_many(world, server) - {killed}) == 2, 20, "another worker serves")
 
 
 def command(*words):

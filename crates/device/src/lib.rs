@@ -19,6 +19,7 @@
 mod backend;
 mod bpf;
 mod capture;
+mod completed;
 mod device;
 pub mod dpdk;
 mod error;
@@ -58,6 +59,7 @@ pub use backend::{
     Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened, PortSettings,
 };
 pub use capture::{Capture, Direction, SNAPLEN_MAX};
+pub use completed::{transmit, tx_completed};
 pub use device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
 pub use error::DeviceError;
 pub use ingress::DropKind;

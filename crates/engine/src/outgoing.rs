@@ -1,8 +1,8 @@
 //! Output of the stack's frames: to the device, or back to our own address.
 
-use slipstack_device::Device;
+use slipstack_device::{Device, tx_completed};
 use slipstack_mem::RawSlice;
-use slipstack_stack::{FrameOut, Payload, TxOffload};
+use slipstack_stack::{FrameOut, Payload};
 
 use crate::client::Client;
 use crate::environment::Environment;
@@ -115,35 +115,17 @@ impl Outgoing<'_> {
             self.counters.tx_stale += 1;
             return;
         };
-        if frame.offload.checksum.is_some() && !self.has_tx_checksum {
-            self.send_completed(device, frame);
-            return;
-        }
-        let mut taken = device.tx(frame.header, payload, frame.offload);
+        let is_left = frame.offload.checksum.is_none() || self.has_tx_checksum;
+        let tx = |device: &mut dyn Device| match is_left {
+            true => device.tx(frame.header, payload, frame.offload),
+            false => tx_completed(device, frame.header, payload, frame.offload),
+        };
+        let mut taken = tx(device);
         if taken.is_err() {
             device.flush();
-            taken = device.tx(frame.header, payload, frame.offload);
+            taken = tx(device);
         }
         match taken {
-            Ok(()) => self.counters.tx_frames += 1,
-            Err(_) => self.counters.tx_full += 1,
-        }
-    }
-
-    /// For a device that does not complete checksums.
-    #[cold]
-    fn send_completed(&mut self, device: &mut dyn Device, frame: &FrameOut<'_>) {
-        let mut bytes = Vec::new();
-        if !self.assemble(frame, &mut bytes) {
-            return;
-        }
-        let (header, payload) = bytes.split_at_mut(frame.header.len());
-        if let Some(partial) = frame.offload.checksum {
-            partial.complete(header, [&*payload]);
-        }
-        let offload = TxOffload::on(frame.offload.link);
-        let payload = [RawSlice::of(payload), RawSlice::EMPTY];
-        match device.tx(header, payload, offload) {
             Ok(()) => self.counters.tx_frames += 1,
             Err(_) => self.counters.tx_full += 1,
         }

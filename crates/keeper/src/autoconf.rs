@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use slipstack_device::{Device, RxMeta, Slots};
+use slipstack_device::{Device, RxMeta, Slots, transmit};
 use slipstack_mem::{RawSlice, now_ns};
 use slipstack_stack::rng::SipKey;
 use slipstack_stack::{
@@ -105,7 +105,7 @@ impl Effects for Port {
     fn transmit(&mut self, frame: FrameOut<'_>) {
         if let (false, Payload::Inline(bytes)) = (frame.local, frame.payload) {
             let payload = [RawSlice::of(bytes), RawSlice::EMPTY];
-            let _ = self.device.tx(frame.header, payload, frame.offload);
+            let _ = transmit(&mut *self.device, frame.header, payload, frame.offload);
         }
     }
 

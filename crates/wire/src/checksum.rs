@@ -31,6 +31,17 @@ impl Sum {
         self.odd ^= bytes.len() & 1 == 1;
     }
 
+    /// Appends bytes of which only the sum is known, and whose number is no longer asked for.
+    #[inline]
+    pub fn add_sum(&mut self, of: Sum) {
+        let mut sum = fold(of.words);
+        if self.odd {
+            sum = sum.swap_bytes();
+        }
+        self.words += u64::from(sum);
+        self.odd ^= of.odd;
+    }
+
     /// Adds a 16-bit field given in host order. Only at an even place.
     #[inline]
     pub fn add_u16(&mut self, value: u16) {

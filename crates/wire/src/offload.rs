@@ -88,13 +88,20 @@ impl PartialChecksum {
 
     /// Fills the field in, over the rest of `header` and the payload's pieces.
     pub fn complete<'a>(&self, header: &mut [u8], payload: impl IntoIterator<Item = &'a [u8]>) {
+        let mut sum = Sum::ZERO;
+        for piece in payload {
+            sum.add_bytes(piece);
+        }
+        self.complete_over(header, sum);
+    }
+
+    /// Fills the field in, over the rest of `header` and a payload of this sum.
+    pub fn complete_over(&self, header: &mut [u8], payload: Sum) {
         let start = usize::from(self.start).min(header.len());
         let at = start + usize::from(self.offset);
         let mut sum = Sum::ZERO;
         sum.add_bytes(&header[start..]);
-        for piece in payload {
-            sum.add_bytes(piece);
-        }
+        sum.add_sum(payload);
         // RFC 768: a UDP checksum of zero is sent as ones; for TCP both mean the same.
         let checksum = if sum.finish() == 0 {
             0xffff

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use slipstack_channel::InboxMessage;
 use slipstack_channel::control::net::NetworkState;
-use slipstack_device::{Device, Flow, SlotSet, Steering, Transport};
+use slipstack_device::{Device, Flow, SlotSet, Steering, Transport, transmit};
 use slipstack_mem::RawSlice;
 use slipstack_stack::{
     ConnId, DatagramIn, Effects, Event, FrameOut, IpMeta, Payload, RxChecksum, RxMeta, UdpId,
@@ -287,7 +287,7 @@ impl Effects for NetEffects {
             self.deliver(bytes);
         } else {
             // A full device loses the frame as a wire would.
-            let _ = device.tx(frame.header, payload, frame.offload);
+            let _ = transmit(&mut **device, frame.header, payload, frame.offload);
         }
     }
 

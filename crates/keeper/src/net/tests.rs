@@ -5,6 +5,7 @@ use slipstack_channel::control::{DeviceSummary, TimeWaitEntry};
 use slipstack_device::loopback::{self, Loopback};
 use slipstack_device::{Device, Flow, RxMeta, Transport};
 use slipstack_stack::{Effects, FrameOut, Payload, SocketError, TxOffload};
+use slipstack_wire::PartialChecksum;
 use slipstack_wire::arp::ArpPacket;
 use slipstack_wire::ethernet::{self, EthernetHeader};
 
@@ -20,6 +21,11 @@ fn net() -> Net {
 
 /// With the other end of its link.
 fn joined() -> (Net, Loopback) {
+    let (device, peer) = loopback::pair(1500).unwrap();
+    (on(device), peer)
+}
+
+fn on(device: Loopback) -> Net {
     let network = Network {
         device: DeviceSummary::default(),
         mac: [2, 0, 0, 0, 0, 1],
@@ -44,9 +50,7 @@ fn joined() -> (Net, Loopback) {
         sequence_key: [7, 8],
         limits: SlotWords::create().unwrap().limits(0),
     };
-    let (device, peer) = loopback::pair(1500).unwrap();
-    let net = Net::new(&network, Box::new(device), None, shared, [7; 32], 1);
-    (net, peer)
+    Net::new(&network, Box::new(device), None, shared, [7; 32], 1)
 }
 
 #[test]
@@ -86,6 +90,40 @@ fn loopback_packets_are_processed_before_a_sleep() {
     assert!(!net.prepare_sleep());
     net.turn(2);
     assert!(net.prepare_sleep());
+}
+
+#[test]
+fn frames_have_their_checksums_where_the_device_fills_in_none() {
+    let partial = PartialChecksum {
+        start: 34,
+        offset: 16,
+    };
+    for has_checksum in [true, false] {
+        let (device, mut link) = loopback::pair(1500).unwrap();
+        let mut net = on(match has_checksum {
+            true => device,
+            false => device.without_checksums(),
+        });
+        net.effects.transmit(FrameOut {
+            header: &[3; 60],
+            payload: Payload::Inline(&[5; 7]),
+            offload: TxOffload {
+                checksum: Some(partial),
+                ..TxOffload::NONE
+            },
+            local: false,
+        });
+        let mut expected = [3; 60];
+        if !has_checksum {
+            partial.complete(&mut expected, [&[5; 7][..]]);
+        }
+        let mut frames = Vec::new();
+        link.rx(8, &mut |frame: &[u8], _: RxMeta| {
+            frames.push(frame.to_vec())
+        });
+        // Behind the announcement of its address.
+        assert_eq!(frames.last(), Some(&[&expected[..], &[5; 7]].concat()));
+    }
 }
 
 /// A former connection of an engine that ends.
