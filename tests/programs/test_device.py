@@ -150,6 +150,21 @@ def files_that_are_no_captures_of_an_ethernet_are_refused(world):
 
 
 @test(modes=("inprocess",), device="tap")
+def another_capture_is_refused_while_one_is_replayed(world):
+    first, second = world.folder / "first.pcap", world.folder / "second.pcap"
+    for capture in (first, second):
+        capture.write_bytes(pcap([datagram(STRANGER, STACK, 9, b"x")], [0]))
+    program = world.stack("sleep", 60, options=options(f"replay:{first}"))
+    until(lambda: "reached at" in program.errors(), 10, "the device is there")
+    other = world.stack("true", options=options(f"replay:{second}"))
+    assert other.wait(10) != 0
+    said = other.errors()
+    assert f"of kind replay:{first}, not replay:{second}; " in said, said
+    assert len(said.splitlines()) == 1, said
+    world.stack("true", options=options(f"replay:{first}")).finish(10)
+
+
+@test(modes=("inprocess",), device="tap")
 def a_kind_that_does_not_exist_is_refused_with_those_that_do(world):
     program = world.stack("true", options=options("fddi"))
     assert program.wait(10) != 0

@@ -163,8 +163,8 @@ fn write_other(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
             wanted,
         } => write!(
             f,
-            "{interface} is in use as a device of kind {has}, not {wanted}; leave --device \
-                 away, or end the programs that use it"
+            "{interface} is in use as a device of kind {has}, not {wanted}; leave the options of \
+                 the device away, name another interface with --if, or end the programs that use it"
         ),
         Error::OtherRoutes { interface } => write!(
             f,

@@ -142,7 +142,7 @@ fn environment(settings: &Settings) -> Vec<(&'static str, String)> {
     let mut variables = settings.keeper_environment();
     for (name, value) in &mut variables {
         if *name == OPTION.device.env {
-            *value = absolute(value);
+            *value = with_absolute_path(value);
         }
     }
     variables.push(("PATH", "/usr/sbin:/usr/bin:/sbin:/bin".to_owned()));
@@ -153,7 +153,7 @@ fn environment(settings: &Settings) -> Vec<(&'static str, String)> {
 }
 
 /// A kind of device with its file, if it has one, as it is found from any directory.
-fn absolute(device: &str) -> String {
+pub(crate) fn with_absolute_path(device: &str) -> String {
     match device.split_once(':') {
         Some((_, name)) if name.starts_with('@') => device.to_owned(),
         Some((name, file)) if find(name).is_ok_and(|(it, _)| it.kind().takes_path) => {

@@ -5,13 +5,13 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::io::{FdFlags, fcntl_setfd};
-use slipstack_channel::control::{ControlSocket, Hello, Request, Welcome};
+use slipstack_channel::control::{ControlSocket, DeviceSummary, Hello, Request, Welcome};
 use slipstack_config::Settings;
 
 use crate::door::{Identity, ask, by_path, introduce, options};
 use crate::error::Error;
 use crate::joining::bring_vlans;
-use crate::keeper::meet;
+use crate::keeper::{meet, with_absolute_path};
 
 /// Descriptors and sentences that `slipstack run` hands to the program.
 #[derive(Debug)]
@@ -22,6 +22,9 @@ pub struct Launched {
     /// for each instance.
     pub controls: Vec<OwnedFd>,
 }
+
+/// The mode of AF_XDP that leaves the choice to the device.
+const XDP_MODE_OPEN: &str = "auto";
 
 /// Finds or starts the keeper, or finds the instance, so that errors come before the program
 /// starts.
@@ -153,17 +156,44 @@ fn check_interfaces(settings: &Settings, welcome: &Welcome) -> Result<(), Error>
     }
 }
 
-/// A device in use is of the kind that it is.
+/// A device in use is of the kind that it is, and was opened by the words by which it was.
 fn check_device(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
-    let has = &welcome.device.kind;
-    match settings.device_kind() {
-        Some(wanted) if has.split(':').next() != Some(wanted.name) => Err(Error::OtherDevice {
-            interface: welcome.interface.clone(),
-            has: has.clone(),
-            wanted: wanted.name.to_owned(),
-        }),
-        _ => Ok(()),
-    }
+    let device = &welcome.device;
+    let (Some(wanted), Some(words)) = (settings.device_kind(), settings.device_with_mode()) else {
+        return Ok(());
+    };
+    let (has, wanted) = if device.kind.split(':').next() != Some(wanted.name) {
+        (&device.kind, wanted.name.to_owned())
+    } else if wanted.capabilities.has_interface {
+        // What the options leave open is as the device has it.
+        match missing_mode(&words, device) {
+            None => return Ok(()),
+            Some(mode) => (&device.kind, format!("{}:{mode}", wanted.name)),
+        }
+    } else {
+        let words = with_absolute_path(&words);
+        match &device.asked {
+            Some(has) if !has.split_whitespace().eq(words.split_whitespace()) => (has, words),
+            _ => return Ok(()),
+        }
+    };
+    Err(Error::OtherDevice {
+        interface: welcome.interface.clone(),
+        has: has.clone(),
+        wanted,
+    })
+}
+
+/// Returns the first of the modes in the words of a device, such as `native` in `xdp:native`, that
+/// an open device does not have.
+fn missing_mode<'a>(words: &'a str, device: &DeviceSummary) -> Option<&'a str> {
+    let modes = |words: &'a str| words.split([':', ',']).skip(1);
+    let asked = device.asked.as_deref().unwrap_or_default();
+    let has = |mode: &str| {
+        let mut all = device.kind.split([':', ',']).chain(asked.split([':', ',']));
+        mode == XDP_MODE_OPEN || all.any(|it| it == mode)
+    };
+    modes(words).find(|mode| !has(mode))
 }
 
 fn check_routes(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {

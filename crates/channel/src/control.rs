@@ -285,6 +285,10 @@ pub struct DeviceSummary {
     pub title: String,
     /// Reason why it is of this kind; a sentence for people.
     pub why: String,
+    /// The words of `--device` by which it was opened, its file by an absolute path; `None`: the
+    /// kind was chosen.
+    #[serde(default)]
+    pub asked: Option<String>,
     /// An interface of the kernel's is behind it.
     pub has_interface: bool,
     /// Whether packet sockets receive all its frames.

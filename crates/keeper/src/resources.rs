@@ -393,6 +393,7 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
             kind,
             title: backend.kind().title.to_owned(),
             why,
+            asked: options.device.kind.clone(),
             has_interface: is.has_interface,
             is_heard: is.is_heard,
             is_own: is.makes_interface,

@@ -59,6 +59,53 @@ fn another_kind_of_device_is_refused() {
 }
 
 #[test]
+fn other_words_for_a_device_of_the_same_kind_are_refused_with_both() {
+    let mut replay = welcome();
+    replay.device.kind = "replay:timed".to_owned();
+    replay.device.asked = Some("replay:/a.pcap".to_owned());
+    check(&[("DEVICE", "replay:/a.pcap")], &replay).unwrap();
+    check(&[("DEVICE", "auto")], &replay).unwrap();
+    for words in ["replay:/b.pcap", "replay:/a.pcap,fast", "replay:a.pcap"] {
+        let error = check(&[("DEVICE", words)], &replay)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("kind replay:/a.pcap, not replay:/"),
+            "{error}"
+        );
+    }
+    let mut port = welcome();
+    port.device.kind = "dpdk:net_null0 (net_null)".to_owned();
+    port.device.asked = Some("dpdk:--no-huge  --vdev=net_null0".to_owned());
+    check(&[("DEVICE", "dpdk:--no-huge --vdev=net_null0")], &port).unwrap();
+    check(&[("DEVICE", "dpdk:--no-huge --vdev=net_ring0")], &port).unwrap_err();
+}
+
+#[test]
+fn modes_of_a_device_that_an_option_names_are_those_that_it_has() {
+    let mut generic = welcome();
+    generic.device.kind = "xdp:generic,busy=8".to_owned();
+    generic.device.asked = Some("xdp:auto,busy=8".to_owned());
+    let xdp = ("DEVICE", "xdp");
+    check(&[xdp], &generic).unwrap();
+    check(
+        &[xdp, ("XDP_MODE", "generic"), ("XDP_BUSY_POLL", "8")],
+        &generic,
+    )
+    .unwrap();
+    for (name, value, missing) in [
+        ("XDP_MODE", "native", "xdp:native"),
+        ("XDP_BUSY_POLL", "16", "xdp:busy=16"),
+        ("XDP_ANY_PORT", "true", "xdp:any-port"),
+    ] {
+        let error = check(&[xdp, (name, value)], &generic)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(missing), "{error}");
+    }
+}
+
+#[test]
 fn another_vlan_is_refused_with_both() {
     let mut tagged = welcome();
     tagged.vlan = 5;
