@@ -178,6 +178,7 @@ def impossible_dpdk_options_are_refused_with_a_sentence_and_leave_nothing(world)
         dpdk("--vdev=net_nosuch0"): "net_nosuch0",
         dpdk("--vdev=net_af_packet0,iface=nosuch"): "No such device",
         dpdk("--no-pci"): "finds no port",
+        dpdk("-a 0000:fe:1f.7"): "there is no PCI device 0000:fe:1f.7",
         dpdk("--vdev=net_null0 --vdev=net_null1"): "net_null0, net_null1",
         dpdk("--vdev=net_null0", "--port=eth0"): 'no port "eth0"',
         dpdk("--vdev=net_null0", "--sleep-us=soon"): "--sleep-us",

@@ -1,6 +1,6 @@
 //! Arguments of DPDK's environment abstraction layer (EAL): the user's, and defaults for the rest.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 use slipstack_device::dpdk::Options;
@@ -18,6 +18,9 @@ const SHARING: &[&str] = &[
 ];
 /// Words that say which cards are probed.
 const CARDS: &[&str] = &["-a", "--allow", "-b", "--block", "--no-pci"];
+
+/// Drivers of the kernel's that leave a card to DPDK.
+const FREEING: &[&str] = &["vfio-pci", "uio_pci_generic", "igb_uio"];
 
 /// Returns the user's words, and the best ones where there are none.
 pub fn words(options: &Options) -> Vec<String> {
@@ -65,6 +68,67 @@ pub fn missing_socket(options: &Options) -> Option<&str> {
     paths.into_iter().find(|path| !Path::new(path).exists())
 }
 
+/// Returns the PCI addresses of the cards that the words allow, without the arguments behind them.
+fn allowed_cards(options: &Options) -> Vec<&str> {
+    let mut words = options.eal.iter().map(String::as_str);
+    let mut cards = Vec::new();
+    while let Some(word) = words.next() {
+        let value = match word {
+            "-a" | "--allow" => words.next(),
+            _ => word.strip_prefix("--allow=").or(word.strip_prefix("-a")),
+        };
+        let card = value.and_then(|value| value.split(',').next());
+        cards.extend(card.filter(|card| is_pci_address(card)));
+    }
+    cards
+}
+
+/// Other buses have names of other forms.
+fn is_pci_address(text: &str) -> bool {
+    let mut parts = text.rsplit(':');
+    let slot = parts.next().and_then(|last| last.split_once('.'));
+    let is_hex = |part: &str| !part.is_empty() && part.chars().all(|it| it.is_ascii_hexdigit());
+    slot.is_some_and(|(device, function)| is_hex(device) && is_hex(function))
+        && (1..=2).contains(&parts.clone().count())
+        && parts.all(is_hex)
+}
+
+/// Where a card is in the list of devices of `sysfs`; the domain may be left out.
+fn card_directory(card: &str, sysfs: &Path) -> PathBuf {
+    let domain = if card.matches(':').count() == 1 {
+        "0000:"
+    } else {
+        ""
+    };
+    sysfs.join(format!("bus/pci/devices/{domain}{card}").to_lowercase())
+}
+
+/// Returns a sentence about the first allowed card that the machine does not have.
+pub fn missing_card(options: &Options, sysfs: &Path) -> Option<String> {
+    let mut cards = allowed_cards(options).into_iter();
+    let card = cards.find(|card| !card_directory(card, sysfs).exists())?;
+    Some(format!(
+        "there is no PCI device {card} (lspci -D lists those that there are)"
+    ))
+}
+
+/// Returns a sentence about the first allowed card that no driver of DPDK's gets, for a port that
+/// was not found.
+pub fn unbound_card(options: &Options, sysfs: &Path) -> Option<String> {
+    let card = allowed_cards(options).into_iter().next()?;
+    let driver = std::fs::read_link(card_directory(card, sysfs).join("driver")).ok();
+    let driver = driver.as_deref().and_then(Path::file_name);
+    let is_with = match driver.and_then(|name| name.to_str()) {
+        Some(name) if FREEING.contains(&name) => return None,
+        Some(name) => format!("belongs to the kernel's driver {name}"),
+        None => "has no driver".to_owned(),
+    };
+    Some(format!(
+        "DPDK finds no port: the PCI device {card} {is_with}; bind it with \
+         dpdk-devbind.py --bind=vfio-pci {card}, or allow another one with -a ADDRESS"
+    ))
+}
+
 /// A short option may have its value right behind it: `-l0`.
 fn has_glued(options: &Options, name: &str) -> bool {
     let is_short = name.len() == 2;
@@ -92,6 +156,52 @@ fn allowed_cores() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn options(text: &str) -> Options {
+        Options::parse(Some(text)).unwrap()
+    }
+
+    #[test]
+    fn cards_that_are_not_there_or_not_free_are_named() {
+        let sysfs = std::env::temp_dir().join(format!("slipstack-sysfs-{}", std::process::id()));
+        let devices = sysfs.join("bus/pci/devices");
+        std::fs::create_dir_all(devices.join("0000:02:00.0")).unwrap();
+        std::fs::create_dir_all(devices.join("0000:03:00.0")).unwrap();
+        for (card, driver) in [("0000:02:00.0", "ixgbe"), ("0000:03:00.0", "vfio-pci")] {
+            std::os::unix::fs::symlink(
+                format!("/drivers/{driver}"),
+                devices.join(card).join("driver"),
+            )
+            .unwrap();
+        }
+        for text in [
+            "-a 0000:99:00.0",
+            "--allow=99:00.0,x=1",
+            "-a99:00.0",
+            "--allow 99:00.0",
+        ] {
+            let said = missing_card(&options(text), &sysfs).unwrap();
+            assert!(
+                said.contains("no PCI device ") && said.contains("99:00.0"),
+                "{said}"
+            );
+        }
+        for text in [
+            "-a 02:00.0",
+            "-a 0000:03:00.0,x=1",
+            "--vdev=net_tap0",
+            "-a fslmc:dpni.1",
+        ] {
+            assert_eq!(missing_card(&options(text), &sysfs), None, "{text}");
+        }
+        let said = unbound_card(&options("-a 02:00.0"), &sysfs).unwrap();
+        assert!(
+            said.contains("02:00.0 belongs to the kernel's driver ixgbe"),
+            "{said}"
+        );
+        assert_eq!(unbound_card(&options("-a 0000:03:00.0"), &sysfs), None);
+        std::fs::remove_dir_all(&sysfs).unwrap();
+    }
 
     #[test]
     fn options_left_open_are_filled_in_and_given_ones_kept() {

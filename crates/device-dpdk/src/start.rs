@@ -1,5 +1,6 @@
 //! Starts the port from the keeper's request.
 
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,9 @@ use crate::sys::{Eal, Port, PortInfo, PortSetup};
 /// Time for which a card's link is waited for: frames sent before are lost.
 const LINK_WAIT: Duration = Duration::from_secs(4);
 const LINK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Where the kernel lists the machine's devices.
+const SYSFS: &str = "/sys";
 
 /// The driver that opens packet sockets, alone or in a bond.
 const PACKET_SOCKETS: &str = "net_af_packet";
@@ -37,11 +41,20 @@ pub fn start(order: &Order) -> Result<Started, String> {
             "there is no vhost-user socket {path}: start the switch that makes it first"
         ));
     }
+    if let Some(sentence) = eal::missing_card(&order.options, Path::new(SYSFS)) {
+        return Err(sentence);
+    }
     let words = eal::words(&order.options);
     let eal = Eal::init(&words)
         .map_err(|why| format!("DPDK does not start with these arguments: {why}"))?;
-    let info = find(&eal.ports(), order.options.port.as_deref())?;
     let options = &order.options;
+    let ports = eal.ports();
+    if let Some(sentence) =
+        eal::unbound_card(options, Path::new(SYSFS)).filter(|_| ports.is_empty())
+    {
+        return Err(sentence);
+    }
+    let info = find(&ports, options.port.as_deref())?;
     check_threads(options, eal.threads())?;
     let is_tap = is_lone_tap(&info.driver(), &options.eal);
     let setup = PortSetup {
