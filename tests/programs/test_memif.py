@@ -211,10 +211,14 @@ def engines_with_a_queue_each_serve_over_one_link(world):
 
 @test(modes=ONLY, device="none")
 def impossible_memif_options_are_refused_with_a_sentence(world):
+    text = world.folder / "text"
+    text.write_text("no socket")
     for kind, words in (
         ("memif", "needs a socket"),
         ("memif:/x,role=both", "role=client or role=server"),
         ("memif:/x,queues=17", "from 1 to 16"),
+        (f"memif:{text}", f'"{text}": a file that is no socket has this name'),
+        (f"memif:{text}/socket", "Not a directory"),
     ):
         options = ["--run-dir", str(world.run_dir), "--device", kind, "--ip", f"{CLIENT}/24"]
         command = [*world.stack_ns.prefix(), str(world.slipstack), "run", *options, "--", "true"]

@@ -18,6 +18,8 @@ const FAULT: usize = 256;
 const RX_LOCKS: usize = 512;
 const TX_LOCKS: usize = RX_LOCKS + QUEUES_MAX * LINE;
 const LINE: usize = 64;
+/// In the line of a lock: the slots that send by the queue, as bits.
+const SENDERS: usize = 8;
 const _: () = assert!(TX_LOCKS + QUEUES_MAX * LINE <= INBOXES);
 const INBOXES: usize = PAGE;
 /// Frames that wait for another slot at most.
@@ -80,7 +82,40 @@ impl Board {
                 board.store(lock, 0);
             }
         }
+        for queue in 0..QUEUES_MAX {
+            board.leave(queue);
+        }
         Ok(board)
+    }
+
+    fn senders(&self, queue: usize) -> Option<&AtomicU64> {
+        let at = TX_LOCKS + queue % QUEUES_MAX * LINE + SENDERS;
+        self.region.u64(at)
+    }
+
+    /// Enters this slot among those that send by a queue.
+    pub(super) fn join(&self, queue: usize) {
+        if let Some(word) = self.senders(queue) {
+            word.fetch_or(self.bit(), Ordering::AcqRel);
+        }
+    }
+
+    /// Takes it out again.
+    pub(super) fn leave(&self, queue: usize) {
+        if let Some(word) = self.senders(queue) {
+            word.fetch_and(!self.bit(), Ordering::AcqRel);
+        }
+    }
+
+    /// Returns whether another slot sends by this queue.
+    #[inline]
+    pub(super) fn has_others(&self, queue: usize) -> bool {
+        let word = self.senders(queue);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) & !self.bit() != 0)
+    }
+
+    fn bit(&self) -> u64 {
+        1 << (usize::from(self.slot) % SLOTS_MAX)
     }
 
     fn load(&self, at: usize) -> u32 {

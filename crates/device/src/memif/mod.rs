@@ -74,7 +74,10 @@ impl Backend for Memif {
         }
         let listener = match options.role {
             Role::Server => Some(options.listen()?),
-            Role::Client => None,
+            Role::Client => {
+                options.check_place()?;
+                None
+            }
         };
         let role = match options.role {
             Role::Server => "server",

@@ -4,12 +4,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::Mode;
+use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 use serde::{Deserialize, Serialize};
+use slipstack_mem::process::explained;
 
 use crate::error::DeviceError;
 
@@ -125,9 +126,30 @@ impl Options {
     /// Returns the server's socket. A file of a server that is gone is replaced, one in use is not.
     pub(super) fn listen(&self) -> Result<OwnedFd, DeviceError> {
         self.try_listen().map_err(|error| {
-            let why = slipstack_mem::process::explained(&error);
+            let why = explained(&error);
             DeviceError::Unsuitable(format!("memif socket \"{}\": {why}", self.socket))
         })
+    }
+
+    /// Checks that a server's socket can be, or come, at the place that a client names.
+    ///
+    /// # Errors
+    /// Nothing can be reached by that name, or it is a file of another type.
+    pub(super) fn check_place(&self) -> Result<(), DeviceError> {
+        let unusable =
+            |why: &str| DeviceError::Unsuitable(format!("memif socket \"{}\": {why}", self.socket));
+        self.address()
+            .map_err(|error| unusable(&explained(&error)))?;
+        if self.socket.starts_with('@') {
+            return Ok(());
+        }
+        match rustix::fs::stat(&self.socket) {
+            Ok(it) if !FileType::from_raw_mode(it.st_mode).is_socket() => {
+                Err(unusable("a file that is no socket has this name"))
+            }
+            Ok(_) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(unusable(&explained(&error.into()))),
+        }
     }
 
     fn try_listen(&self) -> io::Result<OwnedFd> {
@@ -138,7 +160,7 @@ impl Options {
         let address = self.address()?;
         if !self.socket.starts_with('@') {
             match rustix::fs::lstat(&self.socket) {
-                Ok(it) if rustix::fs::FileType::from_raw_mode(it.st_mode).is_socket() => {
+                Ok(it) if FileType::from_raw_mode(it.st_mode).is_socket() => {
                     rustix::fs::unlink(&self.socket)?;
                 }
                 Ok(_) => return Err(io::Error::other("a file that is no socket has this name")),
@@ -185,6 +207,25 @@ fn new_socket() -> Result<OwnedFd, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_is_refused_where_no_socket_can_come() {
+        let file = std::env::temp_dir().join(format!("slipstack-memif-{}", std::process::id()));
+        std::fs::write(&file, "text").unwrap();
+        let check = |socket: &str| Options::parse(Some(socket)).unwrap().check_place();
+        let said = |socket: &str| check(socket).unwrap_err().to_string();
+        let file = file.to_str().unwrap();
+        assert!(
+            said(file).contains("a file that is no socket"),
+            "{}",
+            said(file)
+        );
+        assert!(said(&format!("{file}/socket")).contains("Not a directory"));
+        assert!(said(&format!("/{}", "x".repeat(200))).contains("too long"));
+        check("/no/such/folder/yet").unwrap();
+        check("@abstract").unwrap();
+        std::fs::remove_file(file).unwrap();
+    }
 
     #[test]
     fn options_are_read_and_wrong_ones_are_named() {

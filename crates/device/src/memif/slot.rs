@@ -21,10 +21,12 @@ use crate::steering::Steering;
 
 /// A description of a link, as text, at most.
 const SHAPE_MAX: usize = 4096;
-/// Frames of a batch at most: others wait for the queue that long.
+/// Frames that one publication shows the peer at most, where no other slot sends by the queue.
 const BATCH_MAX: u16 = 32;
 /// Time for which a server that has been reached is waited for.
 const LINK_WAIT_NS: u64 = 300_000_000;
+/// The keeper's, which is not among those that send by a queue: engines publish batches beside it.
+const KEEPER_SLOT: u16 = 0;
 /// Time for which slot 0 is waited for.
 const ANSWER_WAIT_NS: i64 = 20_000_000;
 
@@ -161,8 +163,15 @@ impl MemifSlot {
         let Some(link) = &self.link else {
             return;
         };
+        let lanes = link.lanes();
         // Slot 0 is the keeper's, which has little to send.
-        self.lane = usize::from(self.setup.slot.saturating_sub(1)) % link.lanes();
+        let lane = usize::from(self.setup.slot.saturating_sub(1)) % lanes;
+        let board = &self.setup.board;
+        if self.setup.slot != KEEPER_SLOT {
+            board.leave(self.lane);
+            board.join(lane);
+        }
+        self.lane = lane;
         self.stalled = vec![None; link.lanes()];
         for lane in 0..link.lanes() {
             let _ = watch(&self.epoll, link.rx_bell(lane));
@@ -230,7 +239,8 @@ impl MemifSlot {
             return Ok(false);
         };
         let is_put = link.put(batch, header, payload)?;
-        if batch.frames == BATCH_MAX {
+        // Between its frames a slot may do much else, for which others are not to wait.
+        if batch.frames == BATCH_MAX || self.setup.board.has_others(self.lane) {
             self.end_batch();
         }
         Ok(is_put)
@@ -422,6 +432,7 @@ fn receive_link(pair: &OwnedFd, generation: u32) -> Option<Connection> {
 impl Drop for MemifSlot {
     fn drop(&mut self) {
         self.end_batch();
+        self.setup.board.leave(self.lane);
     }
 }
 

@@ -139,6 +139,41 @@ fn frames_reach_the_steered_slot_from_any_queue() {
 }
 
 #[test]
+fn engines_that_share_a_queue_send_without_waiting_for_a_flush_of_the_other() {
+    if !net::may_run("memif queue of two engines") {
+        return;
+    }
+    let socket = Socket::new("shared");
+    let (server, client) = (socket.open("server", 1), socket.open("client", 3));
+    let (mut peer, mut keeper) = (adopt(&server, 0), adopt(&client, 0));
+    connect(&mut peer, &mut keeper);
+    let mac = server.link().mac;
+    let (mut first, mut second) = (adopt(&client, 1), adopt(&client, 2));
+    // They ask for the link, the keeper answers, and they have it.
+    let mut rounds = 0;
+    until(&mut [&mut keeper, &mut first, &mut second], |slot, _| {
+        rounds += usize::from(slot == 2);
+        rounds == 3
+    });
+    for number in 0..8 {
+        for (engine, device) in (0..).zip([&mut first, &mut second]) {
+            let frame = datagram(mac, 7, 2 * number + engine);
+            net::send(&mut **device, &frame, &[], TxOffload::NONE);
+        }
+    }
+    let mut seen = Vec::new();
+    until(&mut [&mut peer], |_, frames| {
+        seen.extend(frames.iter().map(|frame| frame[42]));
+        seen.len() == 16
+    });
+    assert_eq!(seen, (0..16).collect::<Vec<u8>>());
+    assert_eq!(
+        [first.counters().tx_full, second.counters().tx_full],
+        [0, 0]
+    );
+}
+
+#[test]
 fn a_peer_that_comes_again_gets_a_new_link_and_engines_follow() {
     if !net::may_run("memif reconnection") {
         return;
