@@ -93,7 +93,7 @@ fn is_pci_address(text: &str) -> bool {
         && parts.all(is_hex)
 }
 
-/// Where a card is in the list of devices of `sysfs`; the domain may be left out.
+/// Path of a card in the list of devices of `sysfs`; the domain may be left out.
 fn card_directory(card: &str, sysfs: &Path) -> PathBuf {
     let domain = if card.matches(':').count() == 1 {
         "0000:"

@@ -117,7 +117,7 @@ pub fn pair(mtu: u16) -> Result<(Loopback, Loopback), DeviceError> {
 }
 
 impl Loopback {
-    /// The same end, which leaves checksums to the stack.
+    /// Turns it into an end that leaves checksums to the stack.
     #[must_use]
     pub fn without_checksums(mut self) -> Loopback {
         self.info.tx_checksum = false;
