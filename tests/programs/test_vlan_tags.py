@@ -1,4 +1,5 @@
-"""Kinds of VLAN tags and the priorities in them: 802.1ad beside 802.1Q, by class of packets."""
+"""Kinds of VLAN tags and the priorities in them: 802.1ad beside 802.1Q, one within the other, by
+class of packets."""
 
 import hashlib
 
@@ -42,8 +43,22 @@ def a_provider_vlan_and_its_priorities_are_set_up_while_a_server_runs(world):
     assert wire.datagram(PROVIDER, 20, "10.10.20.5", 7001) == 5 << 13 | 20
     refused = world.admin(*link[:6], "other", "type", "vlan", "id", 20)
     assert "File exists" in refused.errors(), refused.errors()
-    # As F-Stack's tool prints it.
+    # A VLAN within it, and one of the port that has the same number.
+    inner = "ip", "link", "add", "link", "eth1.20", "name", "eth1.20.7", "type", "vlan", "id", 7
+    said(*inner)
+    said("ip", "link", "add", "link", "eth1", "type", "vlan", "id", 7)
+    said("ip", "addr", "add", "10.10.7.5/24", "dev", "eth1.20.7", "nodad")
+    shown = said("ip", "link", "show", "eth1.20.7")
+    assert "eth1.20.7@eth1.20:" in shown and " mtu 1492 " in shown, shown
+    nested = Wire(world, "10.10.7.9", inner=7)
+    assert nested.asks(PROVIDER, 20, "10.10.7.5") == (PROVIDER, 3 << 13 | 20)
+    assert nested.inner_tag == 7
+    assert nested.datagram(PROVIDER, 20, "10.10.7.5", 7001) == 5 << 13 | 20, server.tail()
+    assert wire.asks(CUSTOMER, 7, "10.10.7.5", 0.3) == (None, None)
+    assert "File exists" in world.admin(*inner[:6], "other", *inner[7:]).errors()
+    # As F-Stack's tool prints it; both go at once.
     said("ifconfig", "f-stack-0.20", "destroy")
+    assert "eth1.20" not in said("ip", "link")
     said("ifconfig", "f-stack-0.20", "create", "vlanproto", "802.1ad", "vlanpcp", 2)
     said("ifconfig", "f-stack-0.20", "inet", "10.10.20.6/24", "no_dad")
     assert wire.asks(PROVIDER, 20, "10.10.20.6") == (PROVIDER, 2 << 13 | 20)
@@ -66,23 +81,30 @@ def a_tap_of_slipstacks_own_has_vlans(world):
     assert provider.asks(CUSTOMER, 20, "10.10.20.5", 0.3) == (None, None)
     assert provider.asks(PROVIDER, 20, "10.10.20.5") == (PROVIDER, 20)
     assert provider.datagram(PROVIDER, 20, "10.10.20.5", 7000) == 20
+    said("ip", "link", "add", "link", "slip0.20", "type", "vlan", "id", 10)
+    said("ip", "addr", "add", "10.20.10.5/24", "dev", "slip0.20.10", "nodad")
+    nested = Wire(world, "10.20.10.9", "slip0", inner=10)
+    assert nested.asks(PROVIDER, 20, "10.20.10.5") == (PROVIDER, 20)
+    assert nested.datagram(PROVIDER, 20, "10.20.10.5", 7001) == 20
+    assert nested.inner_tag == 10
     strays = [row for row in said("nstat", "-az").splitlines() if "Strays" in row]
     assert all(row.split()[1] == "0" for row in strays), strays
 
 
 @test(modes=("inprocess",))
-def two_stacks_meet_in_a_provider_vlan(world):
+def two_stacks_meet_in_a_vlan_within_a_provider_vlan(world):
     folder = world.folder / "files"
     folder.mkdir()
     data = hashlib.shake_256(b"provider").digest(3_000_000)
     (folder / "big").write_bytes(data)
-    vlan = lambda address: ["--vlan", f"20,ip={address}/24,proto=802.1ad,pcp=4"]
+    vlan = lambda address: ["--vlan", f"20.7,ip={address}/24,proto=802.1ad,pcp=4"]
     server = world.stack(
         "/usr/bin/python3", "-m", "http.server", 8000, cwd=folder, options=vlan("10.10.20.5")
     )
     until(lambda: "reached at" in server.errors(), 10, "the stack is up")
-    wire = Wire(world)
+    wire = Wire(world, inner=7)
     assert wire.asks(PROVIDER, 20, "10.10.20.5") == (PROVIDER, 4 << 13 | 20)
+    assert wire.inner_tag == 4 << 13 | 7
     out = world.folder / "got"
     other = ["--if", "eth1", *vlan("10.10.20.6"), "--run-dir", world.run_dir]
     fetch = ["curl", "-sS", "--retry", 5, "--retry-connrefused", "--max-time", 30, "-o", out]

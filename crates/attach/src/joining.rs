@@ -12,7 +12,7 @@ use crate::error::Error;
 /// Returns the changes that give a stack the VLANs of these settings which it does not have, each
 /// with its addresses, routes and rules.
 fn changes(settings: &Settings, now: &NetworkState) -> Vec<Change> {
-    let wanted = options(settings).network;
+    let wanted = options(settings).network.numbered_as(now);
     // Further ports have numbers of their own in each description.
     if settings.interface.as_ref() != Some(&now.own().name) || wanted.ports().count() > 1 {
         return Vec::new();

@@ -197,15 +197,13 @@ fn missing_mode<'a>(words: &'a str, device: &DeviceSummary) -> Option<&'a str> {
 }
 
 fn check_routes(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
-    let wanted = options(settings);
     let network = &welcome.network;
+    let wanted = options(settings).network.numbered_as(network);
     let has_all = wanted
-        .network
         .routes
         .iter()
         .all(|it| network.routes.contains(it))
         && wanted
-            .network
             .rules
             .iter()
             .all(|it| network.rules.contains(it));

@@ -19,27 +19,32 @@ pub fn wanted_network(settings: &Settings) -> NetworkState {
 pub(crate) fn wanted(settings: &Settings, own: &str) -> NetworkState {
     let gateways = settings.gateways.iter().copied();
     let gateways = gateways.map(RouteEntry::default_by);
-    let mut interfaces = ports(settings, own);
-    let vlans = settings
-        .sub_vlans()
-        .map(|spec| vlan(settings, spec, &interfaces));
-    let vlans: Vec<Interface> = vlans.collect();
-    interfaces.extend(vlans);
+    let mut state = NetworkState {
+        interfaces: ports(settings, own),
+        ..NetworkState::default()
+    };
+    // Those of the ports first: they have their own numbers for links.
+    for spec in settings.sub_vlans().filter(|spec| spec.within.is_none()) {
+        add_vlan(settings, spec, &mut state);
+    }
+    for spec in settings.sub_vlans().filter(|spec| spec.within.is_some()) {
+        add_vlan(settings, spec, &mut state);
+    }
+    let link_of = |spec: &VlanSpec| vlan_of(settings, spec, &state).map_or(0, |it| it.link);
     NetworkState {
-        interfaces,
         routes: gateways
-            .chain(ways::routes(settings))
+            .chain(ways::routes(settings, &link_of))
             .chain(settings.routes.iter().map(route))
             .collect(),
         rules: settings
             .rules
             .iter()
             .flat_map(rule)
-            .chain(ways::rules(settings))
+            .chain(ways::rules(settings, &link_of))
             .collect(),
         is_forwarding: settings.forwards(),
         share: share(settings),
-        ..NetworkState::default()
+        ..state.clone()
     }
 }
 
@@ -59,21 +64,68 @@ fn ports(settings: &Settings, own: &str) -> Vec<Interface> {
     (0..).zip(all).map(port).collect()
 }
 
-/// An interface with the name that Linux would give it.
-fn vlan(settings: &Settings, spec: &VlanSpec, ports: &[Interface]) -> Interface {
+/// The interface that a VLAN is of, if it is there.
+fn parent_of<'a>(
+    settings: &Settings,
+    spec: &VlanSpec,
+    state: &'a NetworkState,
+) -> Option<&'a Interface> {
     let port = settings.port_of(spec.interface.as_deref());
+    let port = state.ports().nth(usize::from(port))?;
+    let Some(outer) = spec.within else {
+        return Some(port);
+    };
+    let found = [false, true].into_iter();
+    found
+        .filter_map(|is_provider| state.find_vlan(port, outer, is_provider))
+        .next()
+}
+
+/// The interface that has been made of a VLAN.
+fn vlan_of<'a>(
+    settings: &Settings,
+    spec: &VlanSpec,
+    state: &'a NetworkState,
+) -> Option<&'a Interface> {
+    let parent = parent_of(settings, spec, state)?;
+    let is_provider = spec.is_provider && spec.within.is_none();
+    state.find_vlan(parent, spec.id, is_provider)
+}
+
+/// Adds an interface with the name that Linux would give it, and for a VLAN within a VLAN the outer
+/// one, if that is not there.
+fn add_vlan(settings: &Settings, spec: &VlanSpec, state: &mut NetworkState) {
+    if let Some(outer) = spec.within
+        && parent_of(settings, spec, state).is_none()
+    {
+        let outer = VlanSpec {
+            id: outer,
+            within: None,
+            addresses: Vec::new(),
+            gateways: Vec::new(),
+            mtu: None,
+            ..spec.clone()
+        };
+        add_vlan(settings, &outer, state);
+    }
+    let Some(parent) = parent_of(settings, spec, state) else {
+        return;
+    };
     let addresses = spec.addresses.iter();
-    Interface {
-        name: format!("{}.{}", ports[usize::from(port)].name, spec.id),
-        link: LinkId::new(port, spec.id).0,
+    let interface = Interface {
+        name: format!("{}.{}", parent.name, spec.id),
+        link: state.free_link(parent, spec.id),
         mtu: spec.mtu.unwrap_or(0),
         addresses: addresses.map(|ip| (ip.address, ip.prefix_len)).collect(),
         tag: VlanTag {
-            is_provider: spec.is_provider,
+            is_provider: spec.is_provider && spec.within.is_none(),
+            id: spec.id,
             priorities: [spec.priority; 8],
         },
+        within: spec.within.map(|_| parent.link),
         ..Interface::default()
-    }
+    };
+    state.interfaces.push(interface);
 }
 
 fn share(settings: &Settings) -> Option<KernelShare> {

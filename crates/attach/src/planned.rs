@@ -14,7 +14,7 @@ use crate::error::Error;
 /// An invalid VLAN, or a different sharing of addresses with the kernel, which is fixed at the
 /// start.
 pub fn planned(settings: &Settings, now: &NetworkState) -> Result<NetworkState, Error> {
-    let wanted = options(settings).network;
+    let wanted = options(settings).network.numbered_as(now);
     let refused = |message: String| Error::Refused {
         refusal: Refusal::Unknown,
         message,
@@ -62,7 +62,7 @@ pub fn planned(settings: &Settings, now: &NetworkState) -> Result<NetworkState, 
     };
     for vlan in wanted.interfaces.iter().filter(|it| !it.is_port()) {
         let with = planned.changed(&vlan.changes_from_port());
-        let id = vlan.link().vlan();
+        let id = vlan.tag.id;
         planned = with.map_err(|error| refused(format!("VLAN {id}: {error}")))?;
     }
     Ok(planned)

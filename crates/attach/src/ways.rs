@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use slipstack_channel::control::net::{MAIN_TABLE, RouteEntry, RuleEntry};
-use slipstack_config::{Cidr, InterfaceSpec, Settings};
+use slipstack_config::{Cidr, InterfaceSpec, Settings, VlanSpec};
 use slipstack_device::LinkId;
 
 /// Behind the rules that an operator gives.
@@ -18,12 +18,14 @@ struct Way<'a> {
 }
 
 /// Gateways of further interfaces and VLANs.
-fn ways(settings: &Settings) -> impl Iterator<Item = Way<'_>> {
+fn ways<'a>(
+    settings: &'a Settings,
+    link_of: &impl Fn(&VlanSpec) -> u16,
+) -> impl Iterator<Item = Way<'a>> {
     let interfaces = settings.further.iter().zip(1..);
     let interfaces = interfaces.map(|(spec, port)| of_interface(settings, spec, port));
     let vlans = settings.sub_vlans().map(|spec| {
-        let port = settings.port_of(spec.interface.as_deref());
-        let link = LinkId::new(port, spec.id);
+        let link = LinkId(link_of(spec));
         let table = spec.table.unwrap_or(link.0.into());
         let gateways = spec.gateways.iter();
         Way {
@@ -59,8 +61,11 @@ fn of_interface<'a>(settings: &'a Settings, spec: &'a InterfaceSpec, port: u16) 
 }
 
 /// Their gateways, in their tables.
-pub(crate) fn routes(settings: &Settings) -> impl Iterator<Item = RouteEntry> {
-    ways(settings).flat_map(|way| {
+pub(crate) fn routes(
+    settings: &Settings,
+    link_of: &impl Fn(&VlanSpec) -> u16,
+) -> impl Iterator<Item = RouteEntry> {
+    ways(settings, link_of).flat_map(|way| {
         let link = way.link.0;
         let gateways = way.gateways.into_iter();
         gateways.map(move |(gateway, table)| RouteEntry {
@@ -73,8 +78,11 @@ pub(crate) fn routes(settings: &Settings) -> impl Iterator<Item = RouteEntry> {
 
 /// Answers leave by the link by which the request arrived: packets from its addresses use its
 /// table.
-pub(crate) fn rules(settings: &Settings) -> impl Iterator<Item = RuleEntry> {
-    ways(settings).flat_map(|way| {
+pub(crate) fn rules(
+    settings: &Settings,
+    link_of: &impl Fn(&VlanSpec) -> u16,
+) -> impl Iterator<Item = RuleEntry> {
+    ways(settings, link_of).flat_map(|way| {
         let rules = way.addresses.iter().filter_map(|ip| {
             let is_v4 = ip.address.is_ipv4();
             let mut gateways = way.gateways.iter();

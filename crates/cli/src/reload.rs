@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use slipstack_attach::inquiry;
 use slipstack_channel::control::net::{
-    Answer, Change, Client, ClientError, FilterChange, FilterState, FilterWanted, Inquiry, LinkId,
+    Answer, Change, Client, ClientError, FilterChange, FilterState, FilterWanted, Inquiry,
     NetworkState, Query, RuleAction, RuleEntry,
 };
 use slipstack_config::sysctl::{self, SysctlError};
@@ -224,9 +224,7 @@ fn tunings(settings: &Settings, now: &NetworkState) -> Result<Vec<Change>, Failu
 /// Returns a change as a line, removals marked by `-` and additions by `+`.
 fn line(change: &Change) -> String {
     let line = match change {
-        Change::AddVlan { name, link, .. } => {
-            format!("+ interface {name}, VLAN {}", LinkId(*link).vlan())
-        }
+        Change::AddVlan { name, id, .. } => format!("+ interface {name}, VLAN {id}"),
         Change::SetPriorities { name, priorities } => {
             format!("interface {name}: priorities {priorities:?}")
         }

@@ -26,13 +26,15 @@ const LAST_RESERVED: u32 = 255;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VlanSpec {
     pub id: u16,
+    /// The VLAN that it is within.
+    pub within: Option<u16>,
     pub addresses: Vec<Cidr>,
     /// At most one of each family.
     pub gateways: Vec<IpAddr>,
     /// The routing table that its gateways are in; `None`: the one of its number.
     pub table: Option<u32>,
     pub mtu: Option<u16>,
-    /// Its tags are a provider's (802.1ad).
+    /// Its tags, or those of the VLAN that it is within, are a provider's (802.1ad).
     pub is_provider: bool,
     /// The priority in its tags.
     pub priority: u8,
@@ -55,13 +57,28 @@ impl VlanSpec {
 
 pub(crate) fn parse_vlans(text: &str) -> Result<Vec<VlanSpec>, String> {
     let specs: Vec<VlanSpec> = text.split(';').map(parse_vlan).collect::<Result<_, _>>()?;
-    let is_same = |a: &VlanSpec, b: &VlanSpec| (a.id, &a.interface) == (b.id, &b.interface);
+    let key = |it: &VlanSpec| (it.id, it.within, it.interface.clone());
+    let is_same = |a: &VlanSpec, b: &VlanSpec| key(a) == key(b);
     let has = |spec| specs.iter().filter(|it| is_same(it, spec)).count();
     if let Some(twice) = specs.iter().find(|spec| has(spec) > 1) {
         return Err(format!("VLANs that differ: {} is there twice", twice.id));
     }
     if specs.iter().filter(|spec| spec.is_own_link()).count() > 1 {
         return Err("several VLANs only where all but one have ip=ADDRESS/LENGTH".to_owned());
+    }
+    let is_other_outer = |inner: &VlanSpec| {
+        let is_outer = |it: &&VlanSpec| {
+            Some(it.id) == inner.within && it.within.is_none() && it.interface == inner.interface
+        };
+        let outer = specs.iter().find(is_outer);
+        outer.is_some_and(|outer| inner.is_provider && !outer.is_provider)
+    };
+    if let Some(inner) = specs.iter().find(|spec| is_other_outer(spec)) {
+        let outer = inner.within.unwrap_or(0);
+        return Err(format!(
+            "one kind of tags of VLAN {outer}: proto=802.1ad there and with {outer}.{}",
+            inner.id
+        ));
     }
     if specs.len() > VLANS_MAX {
         return Err(format!("at most {VLANS_MAX} VLANs"));
@@ -74,15 +91,14 @@ fn parse_vlan(text: &str) -> Result<VlanSpec, String> {
         format!(
             "a VLAN from 1 to {ID_MAX}, alone or with words such as in \
              10,ip=10.10.10.5/24,gw=10.10.10.1 (ip=, gw=, table=, mtu=, \
-             proto=, pcp=, if=)"
+             proto=, pcp=, if=), or one within a VLAN as in 10.20,ip=10.20.0.5/24"
         )
     };
     let mut words = text.split(',');
-    let id = words.next().and_then(|id| id.parse().ok());
+    let (within, id) = words.next().and_then(parse_ids).ok_or_else(syntax)?;
     let mut spec = VlanSpec {
-        id: id
-            .filter(|id| (1..=ID_MAX).contains(id))
-            .ok_or_else(syntax)?,
+        id,
+        within,
         addresses: Vec::new(),
         gateways: Vec::new(),
         table: None,
@@ -116,14 +132,30 @@ fn parse_vlan(text: &str) -> Result<VlanSpec, String> {
     Ok(spec)
 }
 
+/// The number of a VLAN, before it that of the VLAN that it is within: `10.20`.
+fn parse_ids(text: &str) -> Option<(Option<u16>, u16)> {
+    let number = |text: &str| {
+        let id = text.parse().ok();
+        id.filter(|id| (1..=ID_MAX).contains(id))
+    };
+    match text.split_once('.') {
+        Some((outer, inner)) => Some((Some(number(outer)?), number(inner)?)),
+        None => Some((None, number(text)?)),
+    }
+}
+
 fn check(spec: &VlanSpec) -> Result<(), String> {
     addressing::check("a VLAN", &spec.addresses, &spec.gateways)?;
     let is_bare = spec.gateways.is_empty() && spec.table.is_none() && spec.mtu.is_none();
     let is_bare = is_bare && spec.interface.is_none() && !spec.is_provider && spec.priority == 0;
+    let is_bare = is_bare && spec.within.is_none();
     if spec.addresses.is_empty() && !is_bare {
         return Err("a VLAN with ip=ADDRESS/LENGTH where it has other words".to_owned());
     }
     let (first, last) = (FIRST_RESERVED, LAST_RESERVED);
+    if spec.within.is_some() && spec.table.is_none() && !spec.gateways.is_empty() {
+        return Err("a VLAN within a VLAN with table=NUMBER: the table of its gateways".to_owned());
+    }
     let is_reserved = spec.table.is_none() && (first..=last).contains(&u32::from(spec.id));
     if is_reserved && !spec.gateways.is_empty() {
         return Err(format!(
@@ -141,6 +173,9 @@ fn check(spec: &VlanSpec) -> Result<(), String> {
 
 impl fmt::Display for VlanSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(outer) = self.within {
+            write!(f, "{outer}.")?;
+        }
         write!(f, "{}", self.id)?;
         addressing::write_words(f, &self.addresses, &self.gateways, self.table)?;
         if let Some(mtu) = self.mtu {
@@ -171,6 +206,7 @@ mod tests {
             "20,ip=10.10.20.5/24,ip=fd00:20::5/64,gw=10.10.20.1,gw=fd00:20::1,table=254,mtu=1400",
             "10,ip=10.10.10.5/24,if=eth1",
             "10,ip=10.10.10.5/24,proto=802.1ad,pcp=5",
+            "10.20,ip=10.10.20.5/24,gw=10.10.20.1,table=9,proto=802.1ad",
         ] {
             let vlan = parse_vlan(text).unwrap();
             assert_eq!(vlan.to_string(), text);
@@ -194,6 +230,12 @@ mod tests {
             "7,ip=10.1.0.5/24,color=red",
             "7,if=eth1",
             "7,pcp=3",
+            "7.8",
+            "7.8.9,ip=10.1.0.5/24",
+            "7.4095,ip=10.1.0.5/24",
+            "7.8,ip=10.1.0.5/24,gw=10.1.0.1",
+            "7.8,ip=10.1.0.5/24;7.8,ip=10.2.0.5/24",
+            "7,ip=10.1.0.5/24;7.8,ip=10.2.0.5/24,proto=802.1ad",
             "7,ip=10.1.0.5/24,pcp=8",
             "7,ip=10.1.0.5/24,proto=802.3",
             "7,ip=10.1.0.5/24,if=eth1;7,ip=10.2.0.5/24,if=eth1",

@@ -26,8 +26,18 @@ pub struct Capabilities {
     pub is_heard: bool,
     /// The interface can be in a VLAN by tags of ours.
     pub has_vlans: bool,
-    /// Its VLANs may have a provider's tags (802.1ad).
-    pub has_provider_tags: bool,
+    /// Tags of frames of VLANs beside the interface's own link.
+    pub tags: TagSupport,
+}
+
+/// The tags that a kind of device puts into frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TagSupport {
+    None,
+    /// One 802.1Q tag.
+    Single,
+    /// Those of 802.1Q and 802.1ad, and two of them: a VLAN within a VLAN.
+    All,
 }
 
 impl Capabilities {
@@ -37,7 +47,7 @@ impl Capabilities {
         has_neighbours: false,
         is_heard: false,
         has_vlans: false,
-        has_provider_tags: false,
+        tags: TagSupport::None,
     };
 
     /// An interface that was there before is taken, beside the kernel.

@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 
 use slipstack_mem::{RawSlice, RawSpace};
-use slipstack_terms::VlanTag;
+use slipstack_terms::LinkTags;
 use slipstack_wire::rss::QueueMap;
 use slipstack_wire::{RxMeta, TxOffload};
 
@@ -94,7 +94,7 @@ pub trait Device: Send {
     /// Frames of these VLANs are wanted beside those of the device's own link, of a device
     /// with several ports those of these links ([`slipstack_wire::LinkId`]). A device without tags
     /// has none.
-    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
+    fn set_vlans(&mut self, vlans: &[LinkTags]) {
         let _ = vlans;
     }
 
@@ -183,7 +183,7 @@ impl<T: Device + ?Sized> Device for Box<T> {
         (**self).replace(device)
     }
 
-    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
+    fn set_vlans(&mut self, vlans: &[LinkTags]) {
         (**self).set_vlans(vlans);
     }
 

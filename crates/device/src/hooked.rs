@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 
 use slipstack_mem::RawSlice;
-use slipstack_terms::VlanTag;
+use slipstack_terms::LinkTags;
 pub use slipstack_wire::LinkId;
 use slipstack_wire::rss::QueueMap;
 use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
@@ -225,7 +225,7 @@ impl<D: Device> Device for Hooked<D> {
         self.device.replace(device)
     }
 
-    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
+    fn set_vlans(&mut self, vlans: &[LinkTags]) {
         self.device.set_vlans(vlans);
     }
 

@@ -56,7 +56,7 @@ mod vnet;
 mod xdp;
 
 pub use backend::{
-    Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened, PortSettings,
+    Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened, PortSettings, TagSupport,
 };
 pub use capture::{Capture, Direction, SNAPLEN_MAX};
 pub use completed::{transmit, tx_completed};
@@ -68,7 +68,7 @@ pub use notices::{ListedAddress, ListedLink, ListedRoute, Notice, Notices};
 pub use packet::RingParams;
 pub use parts::{LinkProperties, SlotParams, SlotParts};
 pub use position::RingPosition;
-pub use slipstack_terms::{Transport, VlanTag};
+pub use slipstack_terms::{LinkTags, Transport, VlanTag};
 pub use slipstack_wire::{Gso, LinkId, PartialChecksum, RxChecksum, RxMeta, TxOffload};
 pub use slots::{PORTS_MAX, Slots, open_slot, peek_slot};
 pub use steering::{

@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 
 use slipstack_mem::RawSlice;
-use slipstack_terms::VlanTag;
+use slipstack_terms::LinkTags;
 use slipstack_wire::TxOffload;
 use slipstack_wire::rss::QueueMap;
 
@@ -77,7 +77,7 @@ impl Device for Swap {
         None
     }
 
-    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
+    fn set_vlans(&mut self, vlans: &[LinkTags]) {
         self.0.set_vlans(vlans);
     }
 

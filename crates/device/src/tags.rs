@@ -1,8 +1,11 @@
 //! The VLANs of a device's port, with their tags.
 
-use slipstack_terms::VlanTag;
-use slipstack_wire::TxOffload;
+use slipstack_mem::RawSpace;
+use slipstack_terms::{LinkTags, VlanTag};
 use slipstack_wire::ethernet::EtherType;
+use slipstack_wire::{RxMeta, TxOffload};
+
+use crate::device::{Rest, Sink};
 
 /// Headers of a frame at most: Ethernet, IP and TCP with all options.
 pub(crate) const HEADER_MAX: usize = 256;
@@ -15,7 +18,7 @@ const TOS: usize = 15;
 /// The VLAN's number in a tag.
 const VLAN_MASK: u16 = 0xfff;
 
-/// A frame's headers with a tag.
+/// A frame's headers with its tags.
 pub(crate) struct Tagged {
     bytes: [u8; HEADER_MAX],
     len: usize,
@@ -27,9 +30,23 @@ impl Tagged {
     }
 }
 
-/// Returns the VLAN that a frame's first tag names, and whether the tag is a provider's.
-pub(crate) fn parse(frame: &[u8]) -> Option<(u16, bool)> {
-    let tag: &[u8; TAG_LEN] = frame.get(TYPE..)?.first_chunk()?;
+/// The kind and number of a tag: the VLAN, and whether the tag is a provider's.
+pub(crate) type Kind = (u16, bool);
+
+/// Returns what a frame's first tag names.
+#[inline]
+pub(crate) fn parse(frame: &[u8]) -> Option<Kind> {
+    parse_at(frame, TYPE)
+}
+
+/// Returns what the tag behind a frame's first tag names.
+pub(crate) fn parse_second(frame: &[u8]) -> Option<Kind> {
+    parse_at(frame, TYPE + TAG_LEN)
+}
+
+#[inline]
+fn parse_at(frame: &[u8], at: usize) -> Option<Kind> {
+    let tag: &[u8; TAG_LEN] = frame.get(at..)?.first_chunk()?;
     let [a, b, c, d] = *tag;
     let is_provider = match EtherType(u16::from_be_bytes([a, b])) {
         EtherType::TAGGED => false,
@@ -56,69 +73,159 @@ pub(crate) fn restore(buffer: &mut [u8], len: usize, tag: Option<[u8; TAG_LEN]>)
 
 #[derive(Debug, Default)]
 pub(crate) struct Tags {
-    /// In order of their numbers.
-    all: Vec<(u16, VlanTag)>,
+    /// The VLAN that the device's own link, number 0, is in; 0 = its frames have no tag.
+    own: u16,
+    /// In order of the links' numbers.
+    all: Vec<LinkTags>,
+    /// The link of the frames with these tags, in order of the tags.
+    links: Vec<((Kind, Option<Kind>), u16)>,
+    has_inner: bool,
 }
 
 impl Tags {
-    pub fn set(&mut self, vlans: &[(u16, VlanTag)]) {
-        self.all = vlans.to_vec();
-        self.all.sort_unstable_by_key(|(vlan, _)| *vlan);
+    pub fn new(own: u16) -> Tags {
+        Tags {
+            own,
+            ..Tags::default()
+        }
     }
 
-    /// Returns whether frames with such a tag are wanted.
-    pub fn is_wanted(&self, vlan: u16, is_provider: bool) -> bool {
-        let found = self.find(vlan);
-        found.is_some_and(|tag| tag.is_provider == is_provider)
+    pub fn set(&mut self, links: &[LinkTags]) {
+        let kind = |tag: VlanTag| (tag.id, tag.is_provider);
+        self.all = links.to_vec();
+        self.all.sort_unstable_by_key(|tags| tags.link);
+        // The own link of a further port has no tag.
+        let links = links.iter().filter(|it| it.outer.id != 0);
+        let links = links.map(|it| ((kind(it.outer), it.inner.map(kind)), it.link));
+        self.links = links.collect();
+        self.links.sort_unstable();
+        self.has_inner = self.all.iter().any(|tags| tags.inner.is_some());
+    }
+
+    /// Returns the link whose frames have such a tag alone.
+    #[inline]
+    pub fn link_of(&self, outer: Kind) -> Option<u16> {
+        self.find_link((outer, None))
+    }
+
+    /// Returns the link whose frames have these two tags.
+    #[inline]
+    pub fn link_within(&self, outer: Kind, inner: impl FnOnce() -> Option<Kind>) -> Option<u16> {
+        match self.has_inner {
+            true => self.find_link((outer, Some(inner()?))),
+            false => None,
+        }
+    }
+
+    fn find_link(&self, tags: (Kind, Option<Kind>)) -> Option<u16> {
+        let found = self.links.binary_search_by_key(&tags, |(tags, _)| *tags);
+        found.ok().map(|at| self.links[at].1)
+    }
+
+    fn find(&self, link: u16) -> LinkTags {
+        let found = self.all.binary_search_by_key(&link, |tags| tags.link);
+        // A frame that was made before its VLAN went has its number.
+        let id = if link == 0 { self.own } else { link };
+        let other = LinkTags::single(link, VlanTag::plain(id));
+        found.map_or(other, |at| self.all[at])
     }
 
     /// The EtherType of a tag and its control information, for a frame with this header.
-    pub fn tag(&self, vlan: u16, header: &[u8]) -> (u16, u16) {
-        let tag = self.find(vlan).unwrap_or(VlanTag::PLAIN);
+    fn words(tag: VlanTag, header: &[u8]) -> (u16, u16) {
         let ipv4 = EtherType::IPV4.0.to_be_bytes();
         let is_ipv4 = header.get(TYPE..TYPE + 2) == Some(&ipv4);
         let tos = header.get(TOS).filter(|_| is_ipv4);
-        let control = tag.control(vlan, tos.copied().unwrap_or(0));
-        (tag.ethertype(), control)
+        (tag.ethertype(), tag.control(tos.copied().unwrap_or(0)))
     }
 
-    /// Puts the tag of a VLAN between the addresses and the type (IEEE 802.1Q 9), and moves what is
-    /// left to the device accordingly. `None` if the headers are too long or too short.
+    /// The control information of the outer tag of a frame with this header.
+    pub fn control(&self, link: u16, header: &[u8]) -> u16 {
+        Self::words(self.find(link).outer, header).1
+    }
+
+    /// Puts the tags of a link between the addresses and the type (IEEE 802.1Q 9), and moves what
+    /// is left to the device accordingly. `None` if the headers are too long or too short.
     pub fn insert(
         &self,
-        vlan: u16,
+        link: u16,
         header: &[u8],
         offload: &TxOffload,
     ) -> Option<(Tagged, TxOffload)> {
-        let len = header.len() + TAG_LEN;
+        let tags = self.find(link);
+        let count = 1 + usize::from(tags.inner.is_some());
+        let tag_len = count * TAG_LEN;
+        let len = header.len() + tag_len;
         let (addresses, rest) = header.split_at_checked(ADDRESSES)?;
         if len > HEADER_MAX {
             return None;
         }
-        let (kind, control) = self.tag(vlan, header);
-        let ([a, b], [c, d]) = (kind.to_be_bytes(), control.to_be_bytes());
         let mut bytes = [0; HEADER_MAX];
         bytes[..ADDRESSES].copy_from_slice(addresses);
-        bytes[ADDRESSES..ADDRESSES + TAG_LEN].copy_from_slice(&[a, b, c, d]);
-        bytes[ADDRESSES + TAG_LEN..len].copy_from_slice(rest);
-        let tag = TAG_LEN as u16;
+        let places = bytes[ADDRESSES..].chunks_exact_mut(TAG_LEN);
+        for (place, tag) in places.zip([Some(tags.outer), tags.inner].into_iter().flatten()) {
+            let (kind, control) = Self::words(tag, header);
+            let ([a, b], [c, d]) = (kind.to_be_bytes(), control.to_be_bytes());
+            place.copy_from_slice(&[a, b, c, d]);
+        }
+        bytes[ADDRESSES + tag_len..len].copy_from_slice(rest);
+        let tag_len = tag_len as u16;
         let offload = TxOffload {
-            link: vlan,
+            link,
             checksum: offload.checksum.map(|mut partial| {
-                partial.start += tag;
+                partial.start += tag_len;
                 partial
             }),
             gso: offload.gso.map(|mut gso| {
-                gso.header_len += tag;
+                gso.header_len += tag_len;
                 gso
             }),
         };
         Some((Tagged { bytes, len }, offload))
     }
+}
 
-    fn find(&self, vlan: u16) -> Option<VlanTag> {
-        let found = self.all.binary_search_by_key(&vlan, |(vlan, _)| *vlan);
-        found.ok().map(|at| self.all[at].1)
+/// Hands frames on without the tag that is in their bytes.
+pub(crate) struct Untagging<'a> {
+    pub sink: &'a mut dyn Sink,
+    /// For the frame without it.
+    pub buffer: &'a mut Vec<u8>,
+}
+
+impl Untagging<'_> {
+    fn untag(&mut self, frame: &[u8]) {
+        self.buffer.clear();
+        self.buffer.extend_from_slice(&frame[..ADDRESSES]);
+        self.buffer.extend_from_slice(&frame[ADDRESSES + TAG_LEN..]);
+    }
+}
+
+impl Sink for Untagging<'_> {
+    fn frame(&mut self, frame: &[u8], meta: RxMeta) {
+        self.untag(frame);
+        self.sink.frame(self.buffer, meta);
+    }
+
+    fn large(&mut self, beginning: &[u8], meta: RxMeta, rest: &mut dyn Rest) {
+        self.untag(beginning);
+        self.sink.large(self.buffer, meta, &mut Behind(rest));
+    }
+
+    fn clock_ns(&self) -> Option<u64> {
+        self.sink.clock_ns()
+    }
+}
+
+/// The rest of a large frame with a tag, as that of the frame without it.
+struct Behind<'a>(&'a mut dyn Rest);
+
+impl Rest for Behind<'_> {
+    fn frame_len(&self) -> usize {
+        self.0.frame_len() - TAG_LEN
+    }
+
+    fn fetch(&mut self, from: usize, into: [RawSpace<'_>; 2]) -> bool {
+        // A sink reads the beginning first, and the addresses are in it.
+        from >= ADDRESSES && self.0.fetch(from + TAG_LEN, into)
     }
 }
 
@@ -131,21 +238,39 @@ mod tests {
         let mut tags = Tags::default();
         let provider = VlanTag {
             is_provider: true,
+            id: 20,
             priorities: [3, 0, 0, 0, 0, 0, 6, 0],
         };
-        tags.set(&[(20, provider), (10, VlanTag::PLAIN)]);
+        let inner = LinkTags {
+            link: 4094,
+            outer: provider,
+            inner: Some(VlanTag::plain(10)),
+        };
+        let plain = LinkTags::single(10, VlanTag::plain(10));
+        tags.set(&[inner, LinkTags::single(20, provider), plain]);
         let ipv4 = |tos: u8| [&[0; 12][..], &[8, 0, 0x45, tos]].concat();
         let arp = [&[0; 12][..], &[8, 6, 0, 0x10]].concat();
-        assert_eq!(tags.tag(10, &ipv4(0x10)), (0x8100, 10));
-        assert_eq!(tags.tag(20, &ipv4(0x10)), (0x88a8, 6 << 13 | 20));
-        assert_eq!(tags.tag(20, &arp), (0x88a8, 3 << 13 | 20));
-        assert_eq!(tags.tag(30, &[]), (0x8100, 30));
-        assert!(tags.is_wanted(20, true) && !tags.is_wanted(20, false));
-        assert!(tags.is_wanted(10, false) && !tags.is_wanted(30, false));
-        let (tagged, _) = tags.insert(20, &ipv4(0x10), &TxOffload::NONE).unwrap();
-        assert_eq!(parse(tagged.bytes()), Some((20, true)));
+        let insert = |link, header: &[u8]| {
+            let (tagged, _) = tags.insert(link, header, &TxOffload::NONE).unwrap();
+            tagged.bytes()[12..].to_vec()
+        };
+        assert_eq!(insert(10, &ipv4(0x10)), [0x81, 0, 0, 10, 8, 0, 0x45, 0x10]);
+        assert_eq!(insert(20, &ipv4(0x10))[..4], [0x88, 0xa8, 6 << 5, 20]);
+        assert_eq!(insert(20, &arp)[..4], [0x88, 0xa8, 3 << 5, 20]);
+        let both = [0x88, 0xa8, 6 << 5, 20, 0x81, 0, 0, 10, 8, 0, 0x45, 0x10];
+        assert_eq!(insert(4094, &ipv4(0x10)), both);
+        assert_eq!(tags.control(20, &ipv4(0x10)), 6 << 13 | 20);
+        assert_eq!(tags.link_of((20, true)), Some(20));
+        assert_eq!(tags.link_of((20, false)), None);
+        assert_eq!(tags.link_of((10, false)), Some(10));
+        assert_eq!(tags.link_within((20, true), || Some((10, false))), Some(4094));
+        assert_eq!(tags.link_within((20, true), || Some((10, true))), None);
+        assert_eq!(tags.link_within((20, true), || None), None);
+        let (tagged, _) = tags.insert(4094, &ipv4(0x10), &TxOffload::NONE).unwrap();
+        let frame = tagged.bytes();
+        assert_eq!((parse(frame), parse_second(frame)), (Some((20, true)), Some((10, false))));
         assert_eq!(parse(&ipv4(0x10)), None);
-        assert_eq!(parse(&tagged.bytes()[..15]), None);
+        assert_eq!(parse(&frame[..15]), None);
     }
 
     #[test]

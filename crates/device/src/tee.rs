@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use slipstack_mem::RawSlice;
-use slipstack_terms::VlanTag;
+use slipstack_terms::LinkTags;
 use slipstack_wire::rss::QueueMap;
 use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
@@ -169,7 +169,7 @@ impl<D: Device> Device for Tee<D> {
         self.device.replace(device)
     }
 
-    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
+    fn set_vlans(&mut self, vlans: &[LinkTags]) {
         self.device.set_vlans(vlans);
     }
 

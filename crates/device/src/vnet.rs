@@ -96,11 +96,13 @@ pub(crate) fn build(header: &[u8], offload: &TxOffload) -> [u8; TAP_LEN] {
 fn gso_type(header: &[u8]) -> u8 {
     const PROTOCOL_AT: usize = 23;
     const NEXT_HEADER_AT: usize = 20;
-    let is_tagged = header.get(12..14).is_some_and(|kind| {
+    let is_tag = |at: &usize| {
         let tags = [ETHERTYPE_TAG, ETHERTYPE_PROVIDER_TAG];
-        tags.iter().any(|tag| tag == kind)
-    });
-    let tag = if is_tagged { 4 } else { 0 };
+        let kind = header.get(12 + at..14 + at);
+        kind.is_some_and(|kind| tags.iter().any(|tag| tag == kind))
+    };
+    // A VLAN within a VLAN has two.
+    let tag = 4 * [0, 4].iter().take_while(|at| is_tag(at)).count();
     let is_ipv6 = header.get(12 + tag..14 + tag) == Some(&ETHERTYPE_IPV6[..]);
     let at = tag + if is_ipv6 { NEXT_HEADER_AT } else { PROTOCOL_AT };
     match (header.get(at).copied(), is_ipv6) {
@@ -161,6 +163,9 @@ mod tests {
         assert_eq!(gso_type(&header), GSO_UDP_L4);
         header[20] = protocol::TCP;
         assert_eq!(gso_type(&header), GSO_TCPV6);
+        header[12..22].copy_from_slice(&[0x88, 0xa8, 0, 10, 0x81, 0, 0, 20, 8, 0]);
+        header[31] = protocol::UDP;
+        assert_eq!(gso_type(&header), GSO_UDP_L4);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use slipstack_channel::InboxMessage;
-use slipstack_device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull, VlanTag};
+use slipstack_device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull, LinkTags};
 use slipstack_mem::RawSlice;
 use slipstack_stack::{RxChecksum, RxMeta, TxOffload};
 use slipstack_wire::flow::FrameFlow;
@@ -129,7 +129,7 @@ impl Device for Sorting {
         None
     }
 
-    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
+    fn set_vlans(&mut self, vlans: &[LinkTags]) {
         self.device.set_vlans(vlans);
     }
 

@@ -11,10 +11,6 @@ use slipstack_mem::process::{explained, open_file_limit};
 use crate::claims::Remaining;
 use crate::runtime::RuntimeError;
 
-/// The refusal of VLANs with a provider's tags.
-pub(crate) const NO_PROVIDER_TAGS: &str =
-    "Operation not supported: this kind of device has no 802.1ad tags";
-
 #[derive(Debug)]
 pub enum KeeperError {
     /// Another keeper holds this device.

@@ -2,10 +2,10 @@
 
 use slipstack_channel::control::net::{Change, ChangeError, Interface, NetworkState};
 use slipstack_device::iface::{self, KernelInterface};
-use slipstack_device::{Capabilities, DeviceError, Slots};
+use slipstack_device::{Capabilities, DeviceError, Slots, TagSupport};
 
 use crate::device_state::DeviceState;
-use crate::error::{KeeperError, NO_PROVIDER_TAGS};
+use crate::error::KeeperError;
 
 /// Copies the properties of the interfaces from an opened device.
 pub fn identify(slots: &Slots, state: &mut NetworkState) {
@@ -28,13 +28,13 @@ pub fn add_wanted(
     state: &mut NetworkState,
 ) -> Result<(), KeeperError> {
     for interface in wanted.interfaces.iter().skip(1) {
-        if interface.tag.is_provider && !capabilities.has_provider_tags {
+        let changes = interface.changes_from_port();
+        if let Some(why) = changes.iter().find_map(|it| untaggable(it, capabilities)) {
             return Err(KeeperError::Vlan {
-                vlan: interface.link().vlan(),
-                why: NO_PROVIDER_TAGS.to_owned(),
+                vlan: interface.tag.id,
+                why: why.to_owned(),
             });
         }
-        let changes = interface.changes_from_port();
         let next = state.changed(&changes);
         let next = next.map_err(|error| refused(interface, changes.get(error.at), error))?;
         *state = NetworkState {
@@ -45,10 +45,33 @@ pub fn add_wanted(
     Ok(())
 }
 
+/// Returns why a device cannot have a VLAN that is to be added.
+pub fn untaggable(change: &Change, capabilities: Capabilities) -> Option<&'static str> {
+    let Change::AddVlan {
+        is_provider,
+        within,
+        ..
+    } = change
+    else {
+        return None;
+    };
+    let is_plain = !is_provider && within.is_none();
+    match capabilities.tags {
+        TagSupport::All => None,
+        TagSupport::Single if is_plain => None,
+        TagSupport::Single => {
+            Some("Operation not supported: this kind of device has one 802.1Q tag in a frame")
+        }
+        TagSupport::None => Some(
+            "Operation not supported: this kind of device has no VLANs; --device packet has them",
+        ),
+    }
+}
+
 fn refused(interface: &Interface, change: Option<&Change>, error: ChangeError) -> KeeperError {
     let why = error.to_string();
     if !interface.is_port() {
-        let vlan = interface.link().vlan();
+        let vlan = interface.tag.id;
         return KeeperError::Vlan { vlan, why };
     }
     let address = match change {

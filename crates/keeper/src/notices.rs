@@ -91,7 +91,7 @@ fn listed(state: &NetworkState) -> BTreeSet<Notice> {
                 mac: it.mac,
                 mtu: it.mtu.into(),
                 is_up: !state.is_down(it),
-                parent: (!it.is_port()).then(|| state.port_of(it).index),
+                parent: (!it.is_port()).then(|| state.parent_of(it).index),
             })
         })
         .collect();

@@ -106,6 +106,8 @@ mod tests {
         let vlan = |vlan: u16| Change::AddVlan {
             name: format!("eth1.{vlan}"),
             link: vlan,
+            id: vlan,
+            within: None,
             is_provider: false,
         };
         let route = |n: u32| Change::AddRoute {

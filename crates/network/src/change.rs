@@ -23,8 +23,6 @@ const INTERFACES_MAX: usize = 129;
 const ADDRESSES_MAX: usize = 256;
 /// Routes, rules, neighbours and tunables, each.
 const ENTRIES_MAX: usize = 16_384;
-/// IEEE 802.1Q 9.6: 4095 is reserved.
-const VLAN_MAX: u16 = 4094;
 /// Every IPv4 link takes packets of this size (RFC 791).
 const MTU_MIN: u16 = 68;
 /// Longest name of an interface.
@@ -63,11 +61,16 @@ pub enum Change {
     /// A VLAN of the device becomes an interface.
     AddVlan {
         name: String,
-        /// The number of its link ([`Interface::link`]).
+        /// The number of its link ([`NetworkState::free_link`]).
         link: u16,
+        /// Its number.
+        id: u16,
         /// Its tags are a provider's (802.1ad).
         #[serde(default)]
         is_provider: bool,
+        /// The link of the VLAN that it is within; `None`: it is the port's.
+        #[serde(default)]
+        within: Option<u16>,
     },
     /// Sets the priorities in a VLAN's tags ([`VlanTag::priorities`]).
     SetPriorities {
@@ -161,8 +164,16 @@ impl NetworkState {
             Change::AddVlan {
                 name,
                 link,
+                id,
                 is_provider,
-            } => self.add_vlan(name, *link, *is_provider),
+                within,
+            } => {
+                let tag = VlanTag {
+                    is_provider: *is_provider,
+                    ..VlanTag::plain(*id)
+                };
+                self.add_vlan(name, *link, tag, *within)
+            }
             Change::SetPriorities { name, priorities } => self.set_priorities(name, *priorities),
             Change::DelInterface { name } => self.del_interface(name),
             Change::SetMtu { name, mtu } => self.set_mtu(name, *mtu),
@@ -225,18 +236,29 @@ impl NetworkState {
         found.ok_or(Refused::NoSuchInterface)
     }
 
-    fn add_vlan(&mut self, name: &str, number: u16, is_provider: bool) -> Result<(), Refused> {
+    fn add_vlan(
+        &mut self,
+        name: &str,
+        number: u16,
+        tag: VlanTag,
+        within: Option<u16>,
+    ) -> Result<(), Refused> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_plain) {
             return Err(Refused::InvalidName);
         }
         let link = LinkId(number);
-        if !(1..=VLAN_MAX).contains(&link.vlan()) {
+        let is_valid = |id| (1..=LinkId::VLAN_MAX).contains(&id);
+        if !is_valid(link.vlan()) || !is_valid(tag.id) {
             return Err(Refused::InvalidVlan);
         }
-        let port = self.find_link(link.own().0);
-        let port = port.ok_or(Refused::NoSuchInterface)?.clone();
-        if self.find(name).is_some() || self.find_link(number).is_some() {
+        let parent = self.find_link(within.unwrap_or(link.own().0));
+        let parent = parent.ok_or(Refused::NoSuchInterface)?.clone();
+        if parent.within.is_some() || parent.link().own() != link.own() {
+            return Err(Refused::TooManyTags);
+        }
+        let is_there = self.find_vlan(&parent, tag.id, tag.is_provider).is_some();
+        if is_there || self.find(name).is_some() || self.find_link(number).is_some() {
             return Err(Refused::Exists);
         }
         let is_of_port = |it: &&Interface| it.link().own() == link.own();
@@ -245,19 +267,17 @@ impl NetworkState {
         }
         let mut interface = Interface {
             name: name.to_owned(),
-            index: INDEX_BASE | port.index << 12 | u32::from(link.vlan()),
+            index: INDEX_BASE | self.port_of(&parent).index << 12 | u32::from(link.vlan()),
             link: number,
-            mac: port.mac,
-            mtu: port.mtu,
+            mac: parent.mac,
+            mtu: 0,
             addresses: Vec::new(),
             hosts: Vec::new(),
             is_down: false,
-            tag: VlanTag {
-                is_provider,
-                ..VlanTag::PLAIN
-            },
+            tag,
+            within,
         };
-        interface.mtu = interface.mtu_max(port.mtu);
+        interface.mtu = interface.mtu_max(parent.mtu);
         self.interfaces.push(interface);
         Ok(())
     }
@@ -273,10 +293,16 @@ impl NetworkState {
     }
 
     fn del_interface(&mut self, name: &str) -> Result<(), Refused> {
-        let gone = self.find(name).ok_or(Refused::NoSuchInterface)?;
+        let gone = self.find(name).ok_or(Refused::NoSuchInterface)?.clone();
         let link = gone.link;
         if gone.is_port() {
             return Err(Refused::OwnInterface);
+        }
+        let of_it = self.interfaces.iter();
+        let of_it = of_it.filter(|it| it.within == Some(link));
+        let of_it: Vec<String> = of_it.map(|it| it.name.clone()).collect();
+        for inner in of_it {
+            self.del_interface(&inner)?;
         }
         let own: Vec<IpAddr> = gone.addresses.iter().map(|(ip, _)| *ip).collect();
         let leads_there = |state: &NetworkState, route: &RouteEntry| {
@@ -294,12 +320,18 @@ impl NetworkState {
         if found.is_port() {
             return Err(Refused::OwnInterface);
         }
-        let mtu_max = found.mtu_max(self.port_of(found).mtu);
+        let mtu_max = found.mtu_max(self.parent_of(found).mtu);
         let interface = self.interface(name)?;
         if !(MTU_MIN..=mtu_max).contains(&mtu) {
             return Err(Refused::InvalidMtu);
         }
         interface.mtu = mtu;
+        let link = interface.link;
+        // As on Linux, an interface is not wider than the one below it.
+        let of_it = self.interfaces.iter_mut();
+        for inner in of_it.filter(|it| it.within == Some(link)) {
+            inner.mtu = inner.mtu.min(inner.mtu_max(mtu));
+        }
         Ok(())
     }
 

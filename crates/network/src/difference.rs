@@ -29,18 +29,25 @@ impl Steps {
 }
 
 impl Interface {
+    /// The change that makes it, of a VLAN.
+    fn as_added(&self) -> Change {
+        Change::AddVlan {
+            name: self.name.clone(),
+            link: self.link,
+            id: self.tag.id,
+            is_provider: self.tag.is_provider,
+            within: self.within,
+        }
+    }
+
     /// Returns the changes that give an opened device this interface: a port its addresses, a VLAN
     /// all that it has. An MTU of 0 is that of the port.
     pub fn changes_from_port(&self) -> Vec<Change> {
         let name = || self.name.clone();
         let mut changes = Vec::new();
         if !self.is_port() {
-            changes.push(Change::AddVlan {
-                name: name(),
-                link: self.link,
-                is_provider: self.tag.is_provider,
-            });
-            if self.tag.priorities != VlanTag::PLAIN.priorities {
+            changes.push(self.as_added());
+            if self.tag.priorities != VlanTag::NONE.priorities {
                 changes.push(Change::SetPriorities {
                     name: name(),
                     priorities: self.tag.priorities,
@@ -72,6 +79,7 @@ impl NetworkState {
     /// # Errors
     /// The change that cannot be made.
     pub fn changes_to(&self, wanted: &NetworkState) -> Result<Vec<Change>, ChangeError> {
+        let wanted = &wanted.numbered_as(self);
         let mut steps = Steps {
             state: self.clone(),
             changes: Vec::new(),
@@ -83,9 +91,15 @@ impl NetworkState {
             steps.add(Change::DelRoute(key_of(route)))?;
         }
         for interface in &self.interfaces {
-            let kind = interface.tag.is_provider;
-            let other = wanted.find_link(interface.link);
-            match other.filter(|it| it.tag.is_provider == kind) {
+            if steps.state.find(&interface.name).is_none() {
+                // It went with the VLAN that it was within.
+                continue;
+            }
+            let is_same = |it: &&Interface| {
+                let tag = |it: &Interface| (it.tag.is_provider, it.tag.id, it.within);
+                tag(it) == tag(interface)
+            };
+            match wanted.find_link(interface.link).filter(is_same) {
                 None => steps.add(Change::DelInterface {
                     name: interface.name.clone(),
                 })?,
@@ -157,11 +171,7 @@ fn remove_addresses(
 fn add_interfaces(steps: &mut Steps, wanted: &NetworkState) -> Result<(), ChangeError> {
     for other in &wanted.interfaces {
         if steps.state.find_link(other.link).is_none() {
-            steps.add(Change::AddVlan {
-                name: other.name.clone(),
-                link: other.link,
-                is_provider: other.tag.is_provider,
-            })?;
+            steps.add(other.as_added())?;
         }
         let Some(interface) = steps.state.find_link(other.link).cloned() else {
             continue;

@@ -12,6 +12,7 @@ extern crate alloc;
 
 mod change;
 mod difference;
+mod numbers;
 mod refused;
 mod rule;
 mod share;

@@ -23,6 +23,7 @@ pub enum Refused {
     Overlaps,
     TooMany,
     InvalidPriority,
+    TooManyTags,
     NotShared,
     InvalidPorts,
 }
@@ -55,6 +56,9 @@ impl Refused {
                  it with --kni"
             }
             Refused::InvalidPorts => "Invalid ports: at most 256 ranges of ports from 1 to 65535",
+            Refused::TooManyTags => {
+                "Operation not supported: a VLAN is of a port, or of a VLAN of a port"
+            }
             Refused::InvalidPriority => "Invalid priority: 0 to 7, of a VLAN",
         }
     }

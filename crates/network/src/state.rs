@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use slipstack_terms::{Learnt, RouteRefusal, VlanTag};
+use slipstack_terms::{Learnt, LinkTags, RouteRefusal, VlanTag};
 use slipstack_wire::LinkId;
 use slipstack_wire::zone::{plain, zone_of};
 
@@ -54,8 +54,8 @@ pub struct Interface {
     pub name: String,
     /// Its number: the kernel's, of a VLAN one that the kernel has not given.
     pub index: u32,
-    /// The number of its link ([`Interface::link`]): of a VLAN of the first port that of the VLAN;
-    /// 0 = the port's own link.
+    /// The number of its link ([`Interface::link`]): of a VLAN of the first port that of the VLAN,
+    /// if no other link has it ([`NetworkState::free_link`]); 0 = the port's own link.
     pub link: u16,
     /// Its link-layer address.
     pub mac: [u8; 6],
@@ -68,9 +68,12 @@ pub struct Interface {
     /// An operator has put it down: it neither takes nor sends anything.
     #[serde(default)]
     pub is_down: bool,
-    /// Tag of its frames, if it is a VLAN.
+    /// Its own tag, if it is a VLAN.
     #[serde(default)]
     pub tag: VlanTag,
+    /// The link of the VLAN that it is within (802.1ad); `None`: it is a port's.
+    #[serde(default)]
+    pub within: Option<u16>,
 }
 
 impl Interface {
@@ -79,13 +82,13 @@ impl Interface {
         LinkId(self.link)
     }
 
-    /// The largest MTU that it may have on a port which takes packets of this size.
-    pub fn mtu_max(&self, port_mtu: u16) -> u16 {
+    /// The largest MTU that it may have on an interface which takes packets of this size.
+    pub fn mtu_max(&self, below: u16) -> u16 {
         // The kernel lets packet sockets send frames that are longer by an 802.1Q tag only.
         const TAG_LEN: u16 = 4;
-        match self.tag.is_provider {
-            true => port_mtu.saturating_sub(TAG_LEN),
-            false => port_mtu,
+        match self.tag.is_provider || self.within.is_some() {
+            true => below.saturating_sub(TAG_LEN),
+            false => below,
         }
     }
 
@@ -227,7 +230,8 @@ impl NetworkState {
             addresses: Vec::new(),
             hosts: Vec::new(),
             is_down: false,
-            tag: VlanTag::PLAIN,
+            tag: VlanTag::NONE,
+            within: None,
         };
         self.interfaces.first().unwrap_or(NONE)
     }
@@ -245,9 +249,10 @@ impl NetworkState {
         self.interfaces.iter().filter(|it| it.is_port())
     }
 
-    /// Returns whether an interface is down, or the port that it is of.
+    /// Returns whether an interface is down, or the VLAN or the port that it is of.
     pub fn is_down(&self, interface: &Interface) -> bool {
-        interface.is_down || self.port_of(interface).is_down
+        let of = self.parent_of(interface);
+        interface.is_down || of.is_down || self.port_of(of).is_down
     }
 
     /// Returns the network that engines and programs use: without the addresses and routes of
@@ -285,11 +290,46 @@ impl NetworkState {
             .unwrap_or_else(|| self.own())
     }
 
+    /// The interface that a VLAN is of: a port, or the VLAN that it is within. That of a port is
+    /// itself.
+    pub fn parent_of<'a>(&'a self, interface: &'a Interface) -> &'a Interface {
+        let outer = interface.within.and_then(|link| self.find_link(link));
+        outer.unwrap_or_else(|| self.port_of(interface))
+    }
+
+    /// The VLAN of an interface that has such a tag.
+    pub fn find_vlan(&self, parent: &Interface, id: u16, is_provider: bool) -> Option<&Interface> {
+        let is_meant = |it: &&Interface| {
+            let tag = (it.tag.id, it.tag.is_provider);
+            !it.is_port() && tag == (id, is_provider) && self.parent_of(it).link == parent.link
+        };
+        self.interfaces.iter().find(is_meant)
+    }
+
+    /// Returns the number for the link of a new VLAN of an interface: the VLAN's own, if no link
+    /// has it; otherwise, and for a VLAN within a VLAN, the highest that is free.
+    pub fn free_link(&self, parent: &Interface, id: u16) -> u16 {
+        let port = parent.link().port();
+        let numbers = (1..=LinkId::VLAN_MAX).rev().map(|number| LinkId::new(port, number));
+        let own = parent.is_port().then_some(LinkId::new(port, id));
+        let mut all = own.into_iter().chain(numbers);
+        let free = all.find(|link| self.find_link(link.0).is_none());
+        // There are never so many interfaces.
+        free.unwrap_or(LinkId::new(port, id)).0
+    }
+
     /// Links of the device beside the first port's own that are up, with their tags.
-    pub fn further_links(&self) -> Vec<(u16, VlanTag)> {
+    pub fn further_links(&self) -> Vec<LinkTags> {
         let up = self.interfaces.iter().filter(|it| !self.is_down(it));
-        let links = up.map(|it| (it.link, it.tag));
-        links.filter(|(link, _)| *link != 0).collect()
+        let tags = |it: &Interface| match it.within {
+            None => LinkTags::single(it.link, it.tag),
+            Some(_) => LinkTags {
+                link: it.link,
+                outer: self.parent_of(it).tag,
+                inner: Some(it.tag),
+            },
+        };
+        up.filter(|it| it.link != 0).map(tags).collect()
     }
 
     /// Configured addresses of all interfaces.

@@ -46,5 +46,5 @@ pub use settings::{EcnMode, Listed, LogLevel, ShareAction, Spin, SpreadRule, Xdp
 pub use state::SocketState;
 pub use tcp_info::TcpInfo;
 pub use transport::Transport;
-pub use vlan_tag::VlanTag;
+pub use vlan_tag::{LinkTags, VlanTag};
 pub use words::{WORDS, Words, ip_of, ip_words};

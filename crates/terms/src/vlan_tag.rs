@@ -2,23 +2,54 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The kind of a VLAN's tags, and the priorities in them.
+/// A VLAN's tag: its kind, the VLAN's number and the priorities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VlanTag {
     /// They are a provider's (802.1ad), not a customer's (802.1Q).
     #[serde(default)]
     pub is_provider: bool,
+    /// The VLAN's number; 0 = no VLAN.
+    #[serde(default)]
+    pub id: u16,
     /// The priority code point, 0 to 7, of packets of each of Linux's classes 0 to 7.
     #[serde(default)]
     pub priorities: [u8; 8],
 }
 
+/// The tags of the frames of one of a device's links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkTags {
+    /// The link's number.
+    pub link: u16,
+    /// The tag behind the addresses, if the link is a VLAN.
+    pub outer: VlanTag,
+    /// The tag behind that of a VLAN within a VLAN.
+    pub inner: Option<VlanTag>,
+}
+
+impl LinkTags {
+    /// A link whose frames have one tag.
+    pub const fn single(link: u16, outer: VlanTag) -> Self {
+        Self {
+            link,
+            outer,
+            inner: None,
+        }
+    }
+}
+
 impl VlanTag {
+    /// No VLAN's.
+    pub const NONE: Self = Self::plain(0);
+
     /// An 802.1Q tag with priority 0.
-    pub const PLAIN: Self = Self {
-        is_provider: false,
-        priorities: [0; 8],
-    };
+    pub const fn plain(id: u16) -> Self {
+        Self {
+            is_provider: false,
+            id,
+            priorities: [0; 8],
+        }
+    }
 
     /// The tag's EtherType.
     pub const fn ethertype(self) -> u16 {
@@ -30,9 +61,9 @@ impl VlanTag {
 
     /// The tag's control information: priority and number of the VLAN. `tos` is the type of
     /// service of a packet of IPv4, and 0 of any other.
-    pub const fn control(self, vlan: u16, tos: u8) -> u16 {
+    pub const fn control(self, tos: u8) -> u16 {
         let priority = self.priorities[class_of(tos) as usize];
-        (priority as u16 & 7) << 13 | vlan
+        (priority as u16 & 7) << 13 | self.id
     }
 }
 
@@ -56,12 +87,13 @@ mod tests {
     fn a_tag_has_the_priority_of_the_packets_class() {
         let tag = VlanTag {
             is_provider: true,
+            id: 10,
             priorities: [1, 0, 2, 0, 4, 0, 6, 0],
         };
         for (tos, priority) in [(0, 1), (0x08, 2), (0x10, 6), (0x18, 4), (0x02, 1)] {
-            assert_eq!(tag.control(10, tos), priority << 13 | 10, "{tos:#x}");
+            assert_eq!(tag.control(tos), priority << 13 | 10, "{tos:#x}");
         }
         assert_eq!(tag.ethertype(), 0x88a8);
-        assert_eq!(VlanTag::PLAIN.control(4094, 0x10), 4094);
+        assert_eq!(VlanTag::plain(4094).control(0x10), 4094);
     }
 }

@@ -9,10 +9,13 @@ CUSTOMER, PROVIDER = 0x8100, 0x88A8
 
 
 class Wire:
-    """Frames with tags of any kind, which the kernel keeps beside received ones."""
+    """Frames with tags of any kind, which the kernel keeps beside received ones. With `inner` they
+    have a second 802.1Q tag, and `inner_tag` is that of the last answer."""
 
-    def __init__(self, world, own="10.10.20.9", interface="eth1"):
+    def __init__(self, world, own="10.10.20.9", interface="eth1", inner=None):
         self.own = own
+        self.inner = inner
+        self.inner_tag = None
         with world.at_peer():
             self.raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
         self.raw.bind((interface, 0))
@@ -20,7 +23,16 @@ class Wire:
         self.mac = self.raw.getsockname()[4]
 
     def send(self, kind, tag, to, packet):
-        self.raw.send(to + self.mac + struct.pack("!HH", kind, tag) + packet)
+        inner = struct.pack("!HH", CUSTOMER, self.inner) if self.inner else b""
+        self.raw.send(to + self.mac + struct.pack("!HH", kind, tag) + inner + packet)
+
+    def without_inner(self, frame):
+        """The frame without its second tag, if it has one."""
+        kind, tag = struct.unpack_from("!HH", frame, 12)
+        if self.inner and kind == CUSTOMER:
+            self.inner_tag = tag
+            return frame[:12] + frame[16:]
+        return frame
 
     def answer(self, is_answer, seconds=1):
         """Kind of tag, control and the frame of the first answer, or three times None."""
@@ -31,6 +43,7 @@ class Wire:
                 frame, control, _, address = self.raw.recvmsg(2048, 256)
             except TimeoutError:
                 continue
+            frame = self.without_inner(frame)
             if address[2] == socket.PACKET_OUTGOING or not is_answer(frame):
                 continue
             data = next(d for l, k, d in control if (l, k) == (SOL_PACKET, PACKET_AUXDATA))

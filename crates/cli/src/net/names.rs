@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 
 use slipstack_channel::control::net::{Interface, NetworkState, RouteEntry};
-use slipstack_device::LinkId;
 
 use crate::failure::Failure;
 use crate::names::is_fstack_tool;
@@ -15,13 +14,17 @@ const FSTACK_PORT: &str = "f-stack-";
 pub fn find_interface<'a>(state: &'a NetworkState, name: &str) -> Result<&'a Interface, Failure> {
     let found = state.find(name).or_else(|| match link_in(state, name)? {
         (port, None) => Some(port),
-        (port, Some(vlan)) => state.find_link(LinkId::new(port.link().port(), vlan).0),
+        (port, Some(vlan)) => {
+            let mut kinds = [false, true].into_iter();
+            kinds.find_map(|is_provider| state.find_vlan(port, vlan, is_provider))
+        }
     });
     found.ok_or_else(|| Failure::new(format!("Cannot find device \"{name}\"")))
 }
 
 /// The port that the name of an interface names, as it is or by its number in F-Stack, and the VLAN
-/// in it: `eth1.10`, `f-stack-0`, `f-stack-0.10`.
+/// in it: `eth1.10`, `f-stack-0`, `f-stack-0.10`; or the VLAN that another is within:
+/// `eth1.10.20`.
 pub fn link_in<'a>(state: &'a NetworkState, name: &str) -> Option<(&'a Interface, Option<u16>)> {
     let find_port = |name: &str| {
         let number = name.strip_prefix(FSTACK_PORT);
@@ -34,19 +37,19 @@ pub fn link_in<'a>(state: &'a NetworkState, name: &str) -> Option<(&'a Interface
         return Some((port, None));
     }
     let (port, vlan) = name.rsplit_once('.')?;
-    Some((find_port(port)?, Some(vlan.parse().ok()?)))
+    let of = find_port(port).or_else(|| find_interface(state, port).ok())?;
+    Some((of, Some(vlan.parse().ok()?)))
 }
 
 /// Returns the displayed name of an interface: for F-Stack's tools, F-Stack's.
 pub fn shown_name(state: &NetworkState, interface: &Interface) -> String {
     let port = state.port_of(interface);
-    let is_derived = |vlan| interface.name == format!("{}.{vlan}", port.name);
     let number = state.ports().position(|it| it.link == port.link);
-    match (number, interface.link().vlan()) {
-        (Some(number), 0) if is_fstack_tool() => format!("{FSTACK_PORT}{number}"),
-        (Some(number), vlan) if is_fstack_tool() && is_derived(vlan) => {
-            format!("{FSTACK_PORT}{number}.{vlan}")
-        }
+    // A VLAN that Linux would give this name, or one within such a VLAN.
+    let of_port = interface.name.strip_prefix(port.name.as_str());
+    let of_port = of_port.filter(|rest| rest.is_empty() || rest.starts_with('.'));
+    match (number, of_port) {
+        (Some(number), Some(rest)) if is_fstack_tool() => format!("{FSTACK_PORT}{number}{rest}"),
         _ => interface.name.clone(),
     }
 }

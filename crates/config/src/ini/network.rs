@@ -239,6 +239,7 @@ fn attach_vlans(import: &mut FileImport<'_>, vlans: &[Attachment]) -> Result<(),
         }
         let section = attachment.section.as_str();
         let spec = VlanSpec {
+            within: None,
             id: attachment.vlan.unwrap_or(0),
             addresses: own_addresses(import, section)?,
             gateways: gateways(import, section)?,

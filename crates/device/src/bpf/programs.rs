@@ -438,16 +438,15 @@ impl<'a> Emitter<'a> {
 pub(crate) fn steering(maps: Maps<'_>, l3: i32) -> Code {
     let mut emit = Emitter::new(maps, l3);
     emit.protocol();
-    if l3 != 0 {
-        emit_tagged(&mut emit);
-    }
+    // A packet fan-out comes after the kernel has taken the first tag out.
+    emit_tagged(&mut emit, if l3 == 0 { 1 } else { 2 });
     emit_steering(&mut emit);
     emit.finish()
 }
 
-/// Steers a frame in which the tag of a VLAN is, by the header behind it; the type of any other
-/// stays in R0. A packet fan-out comes after the kernel has taken the tag out.
-fn emit_tagged(emit: &mut Emitter<'_>) {
+/// Steers a frame in which up to so many tags of VLANs are, by the header behind them; the type of
+/// any other stays in R0.
+fn emit_tagged(emit: &mut Emitter<'_>, tags: u32) {
     let [plain, tagged, short] = core::array::from_fn(|_| emit.code.label());
     emit.code.jump_if(If::Eq, R0, ETHERTYPE_TAG, tagged);
     emit.code.jump_if(If::Ne, R0, ETHERTYPE_PROVIDER_TAG, plain);
@@ -456,6 +455,9 @@ fn emit_tagged(emit: &mut Emitter<'_>) {
     emit.l3 += TAG_LEN;
     emit.copy(emit.l3 - 2, PORTS, 2, short);
     emit.code.load(Width::B2, R0, R10, PORTS);
+    if tags > 1 {
+        emit_tagged(emit, tags - 1);
+    }
     emit_steering(emit);
     emit.code.bind(short);
     emit.leave_to_keeper();

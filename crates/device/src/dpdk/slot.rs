@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use slipstack_mem::{Doorbell, RawSlice};
-use slipstack_terms::VlanTag;
+use slipstack_terms::LinkTags;
 use slipstack_wire::TxOffload;
 use slipstack_wire::flow::is_syn_ack;
 use slipstack_wire::rss::QueueMap;
@@ -79,14 +79,15 @@ impl DpdkSlot {
                 return false;
             }
         };
-        let own = self.setup.link.vlan;
-        let is_own = frame.tag.vlan == own;
+        let is_own = frame.tag.vlan == self.setup.link.vlan;
+        let link = match is_own {
+            true => Some(0),
+            false => self.vlans.link_of((frame.tag.vlan, false)),
+        };
         let received = vnet::parse(&frame.tag.virtio);
-        match received {
-            Some(Received::Frame(mut meta))
-                if is_own || self.vlans.is_wanted(frame.tag.vlan, false) =>
-            {
-                meta.link = if is_own { 0 } else { frame.tag.vlan };
+        match (received, link) {
+            (Some(Received::Frame(mut meta)), Some(link)) => {
+                meta.link = link;
                 self.counters.rx_frames += 1;
                 self.counters.rx_bytes += frame.len as u64;
                 if frame.cells == 1 {
@@ -105,7 +106,7 @@ impl DpdkSlot {
                     sink.frame(&self.buffer[..len], meta);
                 }
             }
-            Some(Received::Frame(_)) => self.counters.rx_vlan += 1,
+            (Some(Received::Frame(_)), None) => self.counters.rx_vlan += 1,
             _ => self.counters.rx_malformed += 1,
         }
         self.reader.release(&frame);
@@ -158,7 +159,7 @@ impl Device for DpdkSlot {
             is_away: false,
             vlan: match offload.link {
                 0 => self.setup.link.vlan,
-                vlan => self.vlans.tag(vlan, header).1,
+                link => self.vlans.control(link, header),
             },
             virtio: vnet::build(header, &offload),
         };
@@ -184,7 +185,7 @@ impl Device for DpdkSlot {
         self.answers_away
     }
 
-    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
+    fn set_vlans(&mut self, vlans: &[LinkTags]) {
         self.vlans.set(vlans);
     }
 

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use serde::{Deserialize, Serialize};
 
 use super::slot::JoinedSlot;
-use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened};
+use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened, TagSupport};
 use crate::device::{Device, Sink};
 use crate::error::DeviceError;
 use crate::kinds::find;
@@ -84,7 +84,7 @@ impl Backend for Joined {
                 has_neighbours: true,
                 is_heard: true,
                 has_vlans: true,
-                has_provider_tags: true,
+                tags: TagSupport::All,
                 ..Capabilities::NONE
             },
         }

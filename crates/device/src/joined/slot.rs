@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use slipstack_mem::{Descriptor, RawSlice, raised};
-use slipstack_terms::VlanTag;
+use slipstack_terms::LinkTags;
 use slipstack_wire::{LinkId, RxMeta, TxOffload};
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
@@ -180,15 +180,21 @@ impl Device for JoinedSlot {
     }
 
     /// A port after the first is up if its own link is among them.
-    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
+    fn set_vlans(&mut self, vlans: &[LinkTags]) {
         for (at, port) in self.ports.iter_mut().enumerate() {
             port.is_down = at > 0
                 && !vlans
                     .iter()
-                    .any(|(link, _)| *link == LinkId::new(at as u16, 0).0);
-            let links = vlans.iter().map(|(link, tag)| (LinkId(*link), *tag));
-            let own = links.filter(|(link, _)| usize::from(link.port()) == at && link.vlan() != 0);
-            let own: Vec<(u16, VlanTag)> = own.map(|(link, tag)| (link.vlan(), tag)).collect();
+                    .any(|it| it.link == LinkId::new(at as u16, 0).0);
+            let own = vlans.iter().filter(|it| {
+                let link = LinkId(it.link);
+                usize::from(link.port()) == at && link.vlan() != 0
+            });
+            let own = own.map(|it| LinkTags {
+                link: LinkId(it.link).vlan(),
+                ..*it
+            });
+            let own: Vec<LinkTags> = own.collect();
             port.device.set_vlans(&own);
         }
     }

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::{PacketSlot, RingParams, open, receive};
-use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened};
+use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened, TagSupport};
 use crate::bpf::{filters, sys};
 use crate::device::{Device, Sink};
 use crate::error::DeviceError;
@@ -33,7 +33,7 @@ impl Backend for Packet {
                 is_heard: true,
                 has_neighbours: true,
                 has_vlans: true,
-                has_provider_tags: true,
+                tags: TagSupport::All,
                 ..Capabilities::NONE
             },
         }

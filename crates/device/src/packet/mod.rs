@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use serde::{Deserialize, Serialize};
 use slipstack_mem::{RawSlice, monotonic_ns_at};
-use slipstack_terms::VlanTag;
+use slipstack_terms::LinkTags;
 use slipstack_wire::TxOffload;
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
@@ -102,7 +102,7 @@ impl Device for PacketSlot {
             .send(self.fd.as_fd(), header, payload, offload, counters)
     }
 
-    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
+    fn set_vlans(&mut self, vlans: &[LinkTags]) {
         self.receive.set_vlans(vlans);
         self.transmit.set_vlans(vlans);
     }

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use slipstack_mem::wall_ns_at;
-use slipstack_terms::VlanTag;
+use slipstack_terms::LinkTags;
 use slipstack_wire::{RxChecksum, RxMeta};
 
 use super::RingParams;
@@ -16,7 +16,7 @@ use super::large::{Announced, Large, Taken};
 use super::raw::{self, RxRing, SlotHeader};
 use crate::device::{DeviceCounters, Sink};
 use crate::position::RingPosition;
-use crate::tags::Tags;
+use crate::tags::{self, Tags, Untagging};
 use crate::vnet::{self, Received};
 
 /// Bytes of large frames after which a run ends, so that the data is still in the cache when the
@@ -40,6 +40,17 @@ pub(crate) struct Receive {
     vlan: u16,
     /// Further VLANs whose frames are accepted.
     vlans: Tags,
+    /// A frame without the inner tag, which the kernel leaves in it.
+    untagged: Vec<u8>,
+}
+
+/// A slot's status word, and the link of its frame.
+#[derive(Clone, Copy)]
+struct Slot {
+    status: u32,
+    link: u16,
+    /// A tag is still in the frame's bytes.
+    has_inner: bool,
 }
 
 impl Receive {
@@ -60,13 +71,14 @@ impl Receive {
             empty_turns: 0,
             vlan,
             vlans: Tags::default(),
+            untagged: Vec::new(),
         };
         receive.release_leftover();
         Ok(receive)
     }
 
     /// Frames of these VLANs are handed over too.
-    pub(crate) fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
+    pub(crate) fn set_vlans(&mut self, vlans: &[LinkTags]) {
         self.vlans.set(vlans);
     }
 
@@ -146,17 +158,12 @@ impl Receive {
         sink: &mut dyn Sink,
         counters: &mut DeviceCounters,
     ) -> usize {
-        // The kernel has taken the tag out of the frame.
-        let vlan = match header.vlan(status) {
-            (vlan, false) if vlan == self.vlan => 0,
-            (vlan, is_provider) if self.vlans.is_wanted(vlan, is_provider) => vlan,
-            _ => {
-                counters.rx_vlan += 1;
-                return 0;
-            }
+        let Some(slot) = self.slot_of(status, header) else {
+            counters.rx_vlan += 1;
+            return 0;
         };
         if header.captured < header.len {
-            return self.take_large(fd, (status, vlan), header, sink, counters);
+            return self.take_large(fd, slot, header, sink, counters);
         }
         let Some((virtio, frame)) = split_slot(self.ring.bytes(self.next), header) else {
             counters.rx_malformed += 1;
@@ -166,7 +173,15 @@ impl Receive {
             Some(Received::Frame(meta)) => {
                 counters.rx_frames += 1;
                 counters.rx_bytes += frame.len() as u64;
-                sink.frame(frame, refine(meta, status, vlan));
+                let meta = refine(meta, slot);
+                match slot.has_inner {
+                    false => sink.frame(frame, meta),
+                    true => Untagging {
+                        sink,
+                        buffer: &mut self.untagged,
+                    }
+                    .frame(frame, meta),
+                }
                 1
             }
             _ => {
@@ -176,17 +191,38 @@ impl Receive {
         }
     }
 
+    /// Returns the link of a frame, of which the kernel has taken the outer tag out; `None` if it
+    /// is of a VLAN that is not wanted.
+    #[inline]
+    fn slot_of(&self, status: u32, header: SlotHeader) -> Option<Slot> {
+        let outer = header.vlan(status);
+        let plain = |link| Slot {
+            status,
+            link,
+            has_inner: false,
+        };
+        if outer == (self.vlan, false) {
+            return Some(plain(0));
+        }
+        let inner = || tags::parse(split_slot(self.ring.bytes(self.next), header)?.1);
+        let within = self.vlans.link_within(outer, inner).map(|link| Slot {
+            has_inner: true,
+            ..plain(link)
+        });
+        within.or_else(|| self.vlans.link_of(outer).map(plain))
+    }
+
     /// The slot holds the beginning of a frame; the whole waits in the socket's queue, unless the
     /// kernel had no memory for it.
     fn take_large(
         &mut self,
         fd: BorrowedFd<'_>,
-        (status, vlan): (u32, u16),
+        slot: Slot,
         header: SlotHeader,
         sink: &mut dyn Sink,
         counters: &mut DeviceCounters,
     ) -> usize {
-        if status & raw::STATUS_COPY == 0 {
+        if slot.status & raw::STATUS_COPY == 0 {
             counters.rx_truncated += 1;
             return 0;
         }
@@ -199,9 +235,17 @@ impl Receive {
         let announced = Announced {
             beginning,
             len: header.len as usize,
-            meta: refine(meta, status, vlan),
+            meta: refine(meta, slot),
         };
-        match self.large.take(fd, &announced, sink) {
+        let mut untagging = Untagging {
+            sink,
+            buffer: &mut self.untagged,
+        };
+        let taken = match slot.has_inner {
+            false => self.large.take(fd, &announced, untagging.sink),
+            true => self.large.take(fd, &announced, &mut untagging),
+        };
+        match taken {
             Taken::Lost => {
                 counters.rx_orphaned += 1;
                 return 0;
@@ -253,7 +297,12 @@ pub(crate) fn peek(
         if let Some((virtio, frame)) = split_slot(ring.bytes(slot), header)
             && let Some(Received::Frame(meta)) = vnet::parse(virtio)
         {
-            sink.frame(frame, refine(meta, status, 0));
+            let slot = Slot {
+                status,
+                link: 0,
+                has_inner: false,
+            };
+            sink.frame(frame, refine(meta, slot));
         }
     }
     Ok(())
@@ -270,12 +319,12 @@ fn split_slot(slot: &[u8], header: SlotHeader) -> Option<(&[u8], &[u8])> {
 
 /// The ring's own status has more than the virtio header: a verified checksum is marked only there.
 #[inline]
-fn refine(mut meta: RxMeta, status: u32, vlan: u16) -> RxMeta {
-    meta.link = vlan;
+fn refine(mut meta: RxMeta, slot: Slot) -> RxMeta {
+    meta.link = slot.link;
     if meta.checksum == RxChecksum::Unknown {
-        if status & raw::STATUS_CSUM_NOT_READY != 0 {
+        if slot.status & raw::STATUS_CSUM_NOT_READY != 0 {
             meta.checksum = RxChecksum::Partial;
-        } else if status & raw::STATUS_CSUM_VALID != 0 {
+        } else if slot.status & raw::STATUS_CSUM_VALID != 0 {
             meta.checksum = RxChecksum::Verified;
         }
     }

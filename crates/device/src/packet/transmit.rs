@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use slipstack_mem::RawSlice;
-use slipstack_terms::VlanTag;
+use slipstack_terms::LinkTags;
 use slipstack_wire::TxOffload;
 
 use super::sys;
@@ -52,12 +52,12 @@ impl Transmit {
             nobufs_in_row: 0,
             is_stalled: false,
             vlan,
-            tags: Tags::default(),
+            tags: Tags::new(vlan),
         }
     }
 
     /// Frames of these VLANs have these tags.
-    pub(crate) fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
+    pub(crate) fn set_vlans(&mut self, vlans: &[LinkTags]) {
         self.tags.set(vlans);
     }
 
@@ -74,15 +74,7 @@ impl Transmit {
         offload: TxOffload,
         counters: &mut DeviceCounters,
     ) -> Result<(), TxFull> {
-        let vlan = match offload.link {
-            0 => self.vlan,
-            vlan => vlan,
-        };
-        if vlan != 0 {
-            let offload = TxOffload {
-                link: vlan,
-                ..offload
-            };
+        if offload.link != 0 || self.vlan != 0 {
             return self.send_tagged(fd, header, payload, offload, counters);
         }
         self.send_frame(fd, header, payload, &offload, counters)

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::TapSlot;
-use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened};
+use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened, TagSupport};
 use crate::device::{Device, Sink};
 use crate::error::DeviceError;
 use crate::iface;
@@ -32,7 +32,7 @@ impl Backend for Tap {
                 has_interface: true,
                 makes_interface: true,
                 is_heard: true,
-                has_provider_tags: true,
+                tags: TagSupport::All,
                 ..Capabilities::NONE
             },
         }

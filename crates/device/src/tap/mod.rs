@@ -11,13 +11,13 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipstack_mem::RawSlice;
-use slipstack_terms::VlanTag;
+use slipstack_terms::LinkTags;
 use slipstack_wire::TxOffload;
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
 use crate::parts::LinkProperties;
-use crate::tags::{self, ADDRESSES, HEADER_MAX, TAG_LEN, Tags};
+use crate::tags::{self, ADDRESSES, HEADER_MAX, Kind, TAG_LEN, Tags};
 use crate::vnet::{self, Received};
 
 pub(crate) use backend::Tap;
@@ -152,17 +152,21 @@ impl TapSlot {
         self.write(tagged.bytes(), payload, &offload)
     }
 
-    /// Removes the tag of a frame in the buffer, which begins at `from`. Returns where the frame
-    /// begins then and its VLAN; `None` if no such VLAN is wanted.
+    /// Removes the tags of a frame in the buffer, which begins at `from`. Returns where the frame
+    /// begins then and its link; `None` if no such VLAN is wanted.
     #[inline(never)]
-    fn untag(&mut self, from: usize, (vlan, is_provider): (u16, bool)) -> Option<(usize, u16)> {
-        if self.tags.is_wanted(vlan, is_provider) {
-            let to = from + TAG_LEN;
+    fn untag(&mut self, from: usize, outer: Kind) -> Option<(usize, u16)> {
+        let inner = || tags::parse_second(&self.buffer[from..]);
+        let within = self.tags.link_within(outer, inner);
+        let within = within.map(|link| (2 * TAG_LEN, link));
+        let found = within.or_else(|| self.tags.link_of(outer).map(|link| (TAG_LEN, link)));
+        if let Some((tags_len, link)) = found {
+            let to = from + tags_len;
             self.buffer.copy_within(from..from + ADDRESSES, to);
-            return Some((to, vlan));
+            return Some((to, link));
         }
         // The stack reads the tag that gives a priority alone.
-        ((vlan, is_provider) == (0, false)).then_some((from, 0))
+        (outer == (0, false)).then_some((from, 0))
     }
 
     fn deliver(&mut self, len: usize, sink: &mut dyn Sink) {
@@ -249,7 +253,7 @@ impl Device for TapSlot {
         }
     }
 
-    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
+    fn set_vlans(&mut self, vlans: &[LinkTags]) {
         self.tags.set(vlans);
     }
 

@@ -15,7 +15,7 @@ use tracing::info;
 
 use super::Server;
 use super::clients::{Answer, refuse};
-use crate::error::NO_PROVIDER_TAGS;
+use crate::interfaces::untaggable;
 use crate::log::FILTER_TARGET;
 use crate::routes::check_forwarding;
 
@@ -90,10 +90,16 @@ impl Server {
     pub(super) fn set(&mut self, changes: &[Change], now: u64) -> NetAnswer {
         let state = &self.resources.network.state;
         let is_own = |change: &Change| match change {
-            Change::AddVlan { link, .. } => {
-                let link = LinkId(*link);
-                let port = self.resources.slots.ports().nth(usize::from(link.port()));
-                port.is_some_and(|(_, port)| port.vlan == link.vlan())
+            Change::AddVlan {
+                link,
+                id,
+                is_provider: false,
+                within: None,
+                ..
+            } => {
+                let port = usize::from(LinkId(*link).port());
+                let port = self.resources.slots.ports().nth(port);
+                port.is_some_and(|(_, port)| port.vlan == *id)
             }
             _ => false,
         };
@@ -104,19 +110,9 @@ impl Server {
             );
         }
         let capabilities = self.resources.slots.backend().capabilities();
-        let is_provider = |change: &Change| {
-            matches!(
-                change,
-                Change::AddVlan {
-                    is_provider: true,
-                    ..
-                }
-            )
-        };
-        if !capabilities.has_provider_tags
-            && let Some(at) = changes.iter().position(is_provider)
-        {
-            return denied(NO_PROVIDER_TAGS, Some(at));
+        let refused = |(at, it)| Some((at, untaggable(it, capabilities)?));
+        if let Some((at, why)) = changes.iter().enumerate().find_map(refused) {
+            return denied(why, Some(at));
         }
         let is_unknown = |change: &Change| match change {
             Change::Tune { name, .. } => Tunable::find(name).is_none(),

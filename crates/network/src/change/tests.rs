@@ -23,7 +23,9 @@ fn vlan(name: &str, vlan: u16) -> Change {
     Change::AddVlan {
         name: name.to_owned(),
         link: vlan,
+        id: LinkId(vlan).vlan(),
         is_provider: false,
+        within: None,
     }
 }
 
@@ -191,7 +193,9 @@ fn a_providers_vlan_is_narrower_by_its_tag_and_has_priorities() {
     let provider = Change::AddVlan {
         name: "eth1.20".to_owned(),
         link: 20,
+        id: 20,
         is_provider: true,
+        within: None,
     };
     let priorities = |name: &str, priority| Change::SetPriorities {
         name: name.to_owned(),

@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde_json::json;
 use slipstack_channel::control::net::{Change, Interface, Mode, NetworkState};
 use slipstack_config::Settings;
-use slipstack_device::LinkId;
 
 use super::take_engine;
 use crate::failure::Failure;
@@ -116,8 +115,8 @@ impl Style {
             text.push_str(&self.address(net));
         }
         if !it.is_port() {
-            let port = shown_name(state, state.port_of(it));
-            let vlan = it.link().vlan();
+            let port = shown_name(state, state.parent_of(it));
+            let vlan = it.tag.id;
             let kind = if it.tag.is_provider {
                 "802.1ad"
             } else {
@@ -178,7 +177,7 @@ fn changes(
                     vlan = Some(words.parsed("vlan")?);
                 }
                 if words.take("vlandev") {
-                    port = state.port_of(find_interface(state, words.value("vlandev")?)?);
+                    port = find_interface(state, words.value("vlandev")?)?;
                 }
                 let known = vlan.filter(|id| (1..=VLAN_MAX).contains(id));
                 let id = known.ok_or_else(|| {
@@ -188,11 +187,7 @@ fn changes(
                     ))
                 })?;
                 name.clone_into(&mut called);
-                changes.push(Change::AddVlan {
-                    name: name.to_owned(),
-                    link: LinkId::new(port.link().port(), id).0,
-                    is_provider: read_protocol(words)?,
-                });
+                changes.push(state.new_vlan(port, name, id, read_protocol(words)?));
             }
             "vlanpcp" => {
                 let priority = words.parsed(word)?;

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use slipstack_channel::control::net::{Change, Interface, NetworkState};
-use slipstack_device::LinkId;
 
 use super::layout::{self, Shown};
 use super::options::Options;
@@ -77,9 +76,9 @@ pub(super) fn with_counts(mut row: Value, counted: Option<&Counted>) -> Value {
 pub(super) fn head(state: &NetworkState, it: &Interface) -> String {
     let at = match it.is_port() {
         true => String::new(),
-        false => format!("@{}", state.port_of(it).name),
+        false => format!("@{}", state.parent_of(it).name),
     };
-    let tag = match it.link().vlan() {
+    let tag = match it.tag.id {
         0 => String::new(),
         id => format!(
             "    vlan protocol {} id {id}{}\n",
@@ -123,8 +122,8 @@ pub(super) fn as_json(state: &NetworkState, it: &Interface) -> Value {
         "address": mac_text(it.mac),
     });
     if !it.is_port() {
-        let id = it.link().vlan();
-        row["link"] = json!(state.port_of(it).name);
+        let id = it.tag.id;
+        row["link"] = json!(state.parent_of(it).name);
         row["linkinfo"] =
             json!({"info_kind": "vlan", "info_data": {"protocol": protocol(it), "id": id}});
         let of_class = |(from, to): (usize, &u8)| json!({"from": from, "to": to});
@@ -182,12 +181,7 @@ fn add(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
     let mut parent = state.own();
     while let Some(word) = words.next() {
         match word {
-            "link" => {
-                parent = find_interface(&state, words.value(word)?)?;
-                if !parent.is_port() {
-                    return Err(Failure::new("ip: a VLAN within a VLAN is not supported"));
-                }
-            }
+            "link" => parent = find_interface(&state, words.value(word)?)?,
             "name" | "dev" => name = Some(words.value(word)?.to_owned()),
             "type" => kind = Some(words.value(word)?),
             "id" => vlan = Some(words.parsed(word)?),
@@ -209,12 +203,7 @@ fn add(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
         return Err(words.wrong("id", &id.to_string()));
     }
     let name = name.unwrap_or_else(|| format!("{}.{id}", parent.name));
-    let link = LinkId::new(parent.link().port(), id).0;
-    let mut changes = vec![Change::AddVlan {
-        name: name.clone(),
-        link,
-        is_provider,
-    }];
+    let mut changes = vec![state.new_vlan(parent, &name, id, is_provider)];
     if priorities != [0; 8] {
         changes.push(Change::SetPriorities { name, priorities });
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use slipstack_channel::control::net::{
-    Change, LinkId, MAIN_TABLE, NetworkState, RuleAction, RuleEntry, RuleInput,
+    Change, MAIN_TABLE, NetworkState, RuleAction, RuleEntry, RuleInput,
 };
 use slipstack_config::parse_mark;
 
@@ -134,7 +134,7 @@ fn input_name(state: &NetworkState, input: RuleInput) -> String {
 /// The name of an interface; one that has been deleted leaves its rules.
 fn link_name(state: &NetworkState, link: u16) -> String {
     let found = state.find_link(link).map(|it| it.name.clone());
-    found.unwrap_or_else(|| format!("vlan{} [detached]", LinkId(link).vlan()))
+    found.unwrap_or_else(|| format!("link{link} [detached]"))
 }
 
 fn as_json(state: &NetworkState, rule: &RuleEntry) -> Value {
