@@ -1,4 +1,5 @@
-"""Programs that listen on NETLINK_ROUTE hear of the stack's addresses, interfaces and routes."""
+"""Programs that listen on NETLINK_ROUTE hear of the stack's addresses, interfaces, routes and
+neighbours."""
 
 from harness import test
 from harness.process import until
@@ -62,3 +63,30 @@ def a_program_hears_of_vlans_and_routes_that_come_and_go(world):
     for listener, expected, words in steps:
         change(world, *words)
         until(lambda: expected in listener.output(), 10, f"{expected}: {listener.tail()}")
+
+
+@test(modes=("kernel", "inprocess", "instance"))
+def a_program_hears_of_the_networks_of_addresses_and_of_neighbours(world):
+    listener = listen(world.stack, world, "route", "neighbour")
+    if world.mode != "kernel":
+        monitor = world.beside(world.slipstack, "monitor", "--run-dir", world.run_dir)
+    address = "10.66.5.44/24", "dev", "eth1"
+    station = "10.66.5.9", "dev", "eth1"
+    mac = "lladdr", "02:00:00:00:00:09"
+    nodad = () if world.mode == "kernel" else ("nodad",)
+    steps = (
+        ("new 10.66.5.0/24 via none dev eth1 table 254", ("addr", "add", *address, *nodad)),
+        ("new 10.66.5.9 eth1 02:00:00:00:00:09", ("neigh", "add", *station, *mac)),
+        ("gone 10.66.5.9 eth1", ("neigh", "del", *station)),
+        ("gone 10.66.5.0/24 via none dev eth1 table 254", ("addr", "del", *address)),
+    )
+    for expected, words in steps:
+        change(world, *words)
+        until(lambda: expected in listener.output(), 10, f"{expected}: {listener.tail()}")
+    if world.mode == "kernel":
+        return
+    # One that is learnt.
+    world.peer("ping", "-c", 1, "-W", 2, world.STACK).finish()
+    until(lambda: f"new {world.PEER} eth1" in listener.output(), 10, "a neighbour is learnt")
+    until(lambda: f"\n{world.PEER} dev eth1 lladdr" in monitor.output(), 10, "it is shown")
+    assert "10.66.5.9 dev eth1 lladdr 02:00:00:00:00:09 PERMANENT" in monitor.output()

@@ -64,7 +64,9 @@ pub use device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
 pub use error::DeviceError;
 pub use ingress::DropKind;
 pub use kinds::{choose, find, usage};
-pub use notices::{ListedAddress, ListedLink, ListedRoute, Notice, Notices};
+pub use notices::{
+    ListedAddress, ListedLink, ListedNeighbour, ListedRoute, Notice, Notices, RouteOrigin,
+};
 pub use packet::RingParams;
 pub use parts::{LinkProperties, SlotParams, SlotParts};
 pub use position::RingPosition;

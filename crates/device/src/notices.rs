@@ -1,5 +1,5 @@
-//! Notices of addresses, interfaces and routes for programs that listen on NETLINK_ROUTE, in the
-//! kernel's form (rtnetlink(7)).
+//! Notices of addresses, interfaces, routes and neighbours for programs that listen on
+//! NETLINK_ROUTE, in the kernel's form (rtnetlink(7)).
 //!
 //! They are sent to single sockets: the groups are the kernel's, whose listeners know nothing of a
 //! stack.
@@ -11,7 +11,10 @@ use std::os::fd::OwnedFd;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{SendFlags, sendto};
 
-use crate::netlink::{DELADDR, DELLINK, DELROUTE, NEWADDR, NEWLINK, NEWROUTE, Request, open};
+use crate::netlink::{
+    DELADDR, DELLINK, DELNEIGHBOUR, DELROUTE, NEWADDR, NEWLINK, NEWNEIGHBOUR, NEWROUTE, Request,
+    open,
+};
 
 // linux/if_addr.h
 const PERMANENT: u8 = 0x80;
@@ -38,9 +41,16 @@ const PRIORITY: u16 = 6;
 const SOURCE: u16 = 7;
 const TABLE: u16 = 15;
 const TABLE_COMPAT: u8 = 252;
+const BY_KERNEL: u8 = 2;
 const BY_OPERATOR: u8 = 3;
+const BY_ROUTER: u8 = 9;
 const UNICAST: u8 = 1;
 const UNREACHABLE: u8 = 7;
+// linux/neighbour.h
+const REACHABLE: u16 = 0x02;
+const SET: u16 = 0x80;
+const NEIGHBOUR: u16 = 1;
+const NEIGHBOUR_MAC: u16 = 2;
 
 /// Something of a network that programs may listen for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,6 +58,7 @@ pub enum Notice {
     Link(ListedLink),
     Address(ListedAddress),
     Route(ListedRoute),
+    Neighbour(ListedNeighbour),
 }
 
 /// An address of an interface.
@@ -82,6 +93,28 @@ pub struct ListedRoute {
     pub table: u32,
     pub metric: u32,
     pub source: Option<IpAddr>,
+    pub origin: RouteOrigin,
+}
+
+/// Where a route comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RouteOrigin {
+    /// It is the network of an address.
+    Connected,
+    Operator,
+    /// A router of the link advertises it.
+    Router,
+}
+
+/// A neighbour.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ListedNeighbour {
+    /// The interface's number.
+    pub index: u32,
+    pub ip: IpAddr,
+    pub mac: [u8; 6],
+    /// An operator has set it.
+    pub is_permanent: bool,
 }
 
 impl Notice {
@@ -98,6 +131,7 @@ impl Notice {
                 let (v4, v6) = (libc::RTMGRP_IPV4_ROUTE, libc::RTMGRP_IPV6_ROUTE);
                 by_family(it.to.0, v4 as u32, v6 as u32)
             }
+            Notice::Neighbour(_) => libc::RTMGRP_NEIGH as u32,
         }
     }
 
@@ -107,6 +141,7 @@ impl Notice {
             Notice::Link(it) => it.message(if is_new { NEWLINK } else { DELLINK }),
             Notice::Address(it) => it.message(if is_new { NEWADDR } else { DELADDR }),
             Notice::Route(it) => it.message(if is_new { NEWROUTE } else { DELROUTE }),
+            Notice::Neighbour(it) => it.message(if is_new { NEWNEIGHBOUR } else { DELNEIGHBOUR }),
         }
     }
 }
@@ -165,6 +200,31 @@ impl ListedLink {
     }
 }
 
+impl RouteOrigin {
+    /// `rtm_protocol`.
+    fn protocol(self) -> u8 {
+        match self {
+            RouteOrigin::Connected => BY_KERNEL,
+            RouteOrigin::Operator => BY_OPERATOR,
+            RouteOrigin::Router => BY_ROUTER,
+        }
+    }
+}
+
+impl ListedNeighbour {
+    fn message(&self, kind: u16) -> Vec<u8> {
+        let mut fixed = vec![family(self.ip), 0, 0, 0];
+        fixed.extend_from_slice(&self.index.to_ne_bytes());
+        let state = if self.is_permanent { SET } else { REACHABLE };
+        fixed.extend_from_slice(&state.to_ne_bytes());
+        fixed.extend_from_slice(&[0, UNICAST]);
+        Request::notice(kind, &fixed)
+            .attribute(NEIGHBOUR, &octets(self.ip))
+            .attribute(NEIGHBOUR_MAC, &self.mac)
+            .finish()
+    }
+}
+
 impl ListedRoute {
     fn message(&self, kind: u16) -> Vec<u8> {
         let (to, prefix_len) = self.to;
@@ -184,7 +244,7 @@ impl ListedRoute {
             0,
             0,
             table,
-            BY_OPERATOR,
+            self.origin.protocol(),
             scope,
             leads,
         ];
@@ -271,7 +331,26 @@ mod tests {
             table: 1000,
             metric: 5,
             source: None,
+            origin: RouteOrigin::Operator,
         }
+    }
+
+    fn neighbour() -> ListedNeighbour {
+        ListedNeighbour {
+            index: 7,
+            ip: "fd00::9".parse().unwrap(),
+            mac: [2, 0, 0, 0, 0, 9],
+            is_permanent: true,
+        }
+    }
+
+    #[test]
+    fn a_neighbour_has_its_address_and_state() {
+        let bytes = Notice::Neighbour(neighbour()).message(true);
+        assert_eq!(bytes[16], libc::AF_INET6 as u8);
+        assert_eq!(bytes[24..26], SET.to_ne_bytes());
+        assert_eq!(find(&bytes, 12, NEIGHBOUR_MAC), Some(vec![2, 0, 0, 0, 0, 9]));
+        assert_eq!(find(&bytes, 12, NEIGHBOUR).map(|ip| ip.len()), Some(16));
     }
 
     /// Returns the value of an attribute behind a fixed part of this length.
@@ -297,6 +376,8 @@ mod tests {
             (link(false), false, 17, 1),
             (Notice::Route(route(None, Some(7))), true, 24, 0x40),
             (Notice::Route(route(None, None)), false, 25, 0x40),
+            (Notice::Neighbour(neighbour()), true, 28, 4),
+            (Notice::Neighbour(neighbour()), false, 29, 4),
         ];
         for (notice, is_new, kind, group) in all {
             let bytes = notice.message(is_new);

@@ -17,6 +17,8 @@ const PROBES: usize = 8;
 const ENTRY_LEN: usize = 32;
 /// Position of the count of moves, in the page before the entries.
 const MOVES: usize = 0;
+/// Where the number of changes is counted.
+const CHANGES: usize = 8;
 const LEN: usize = PAGE + ENTRIES * ENTRY_LEN;
 /// Number of a reader's attempts when it meets the writer.
 const TRIES: usize = 8;
@@ -84,11 +86,27 @@ impl Neighbours {
         moves.map_or(0, |moves| moves.load(Ordering::Acquire))
     }
 
+    /// Changes whenever a neighbour comes, goes, or is found at another link-layer address.
+    pub fn changes(&self) -> u64 {
+        let changes = self.region.u64(CHANGES);
+        changes.map_or(0, |changes| changes.load(Ordering::Acquire))
+    }
+
+    fn note_change(&self) {
+        if let Some(changes) = self.region.u64(CHANGES) {
+            changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
     /// Enters or changes an address. Only the keeper writes. When all its places are taken, one of
     /// them is given up.
     pub fn publish(&self, address: IpAddr, mac: [u8; 6]) {
-        let has_moved = self.find(address).is_some_and(|before| before != mac);
+        let before = self.find(address);
+        let has_moved = before.is_some_and(|before| before != mac);
         self.enter(address, mac);
+        if before != Some(mac) {
+            self.note_change();
+        }
         if has_moved && let Some(moves) = self.region.u64(MOVES) {
             moves.fetch_add(1, Ordering::Release);
         }
@@ -110,6 +128,7 @@ impl Neighbours {
         let is_there = |place: &usize| self.read(*place).is_some_and(|(ip, _)| ip == address);
         if let Some(place) = places(address).find(is_there) {
             self.write(place, NOBODY, [0; 6]);
+            self.note_change();
         }
     }
 

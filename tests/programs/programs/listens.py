@@ -1,7 +1,7 @@
-"""Prints what it hears of addresses, interfaces or routes on a netlink socket, as `ip monitor`,
-with the number of who has told it (0: the kernel).
+"""Prints what it hears of addresses, interfaces, routes or neighbours on a netlink socket, as `ip
+monitor`, with the number of who has told it (0: the kernel).
 
-listens.py address|link|route…
+listens.py address|link|route|neighbour…
 """
 
 import select
@@ -9,12 +9,13 @@ import socket
 import struct
 import sys
 
-GROUPS = {"address": 0x10 | 0x100, "link": 0x1, "route": 0x40 | 0x400}
-KINDS = {16: "link", 17: "link", 20: "address", 21: "address", 24: "route", 25: "route"}
-ADDRESS_SIZE, LINK_SIZE, ROUTE_SIZE = 8, 16, 12
+GROUPS = {"address": 0x10 | 0x100, "link": 0x1, "route": 0x40 | 0x400, "neighbour": 0x4}
+KINDS = {16: "link", 20: "address", 24: "route", 28: "neighbour"}
+ADDRESS_SIZE, LINK_SIZE, ROUTE_SIZE, NEIGHBOUR_SIZE = 8, 16, 12, 12
 IFA_ADDRESS = 1
 IFLA_IFNAME, IFLA_MTU = 3, 4
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_TABLE = 1, 4, 5, 15
+NDA_DST, NDA_LLADDR = 1, 2
 IFF_UP = 1
 
 
@@ -52,7 +53,14 @@ def route(body):
     return f"{text}/{prefix} via {via} dev {device} table {table}"
 
 
-READ = {"address": address, "link": link, "route": route}
+def neighbour(body):
+    family, _, _, index = struct.unpack_from("=BBHI", body)
+    found = attributes(body[NEIGHBOUR_SIZE:])
+    text = socket.inet_ntop(family, found[NDA_DST])
+    return f"{text} {socket.if_indextoname(index)} {found.get(NDA_LLADDR, b'').hex(':')}"
+
+
+READ = {"address": address, "link": link, "route": route, "neighbour": neighbour}
 
 netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
 netlink.bind((0, sum(GROUPS[name] for name in sys.argv[1:])))
@@ -64,7 +72,7 @@ while True:
     data, (sender, _) = netlink.recvfrom(65536)
     while data:
         length, kind = struct.unpack_from("=IH", data)
-        if kind in KINDS:
-            verb = "gone" if kind % 4 else "new"
-            print(f"{verb} {READ[KINDS[kind]](data[16:length])} from {sender}", flush=True)
+        if kind & ~1 in KINDS:
+            verb = "gone" if kind & 1 else "new"
+            print(f"{verb} {READ[KINDS[kind & ~1]](data[16:length])} from {sender}", flush=True)
         data = data[(length + 3) & ~3 :]

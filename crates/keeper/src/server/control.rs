@@ -216,16 +216,34 @@ impl Server {
 
     /// Sends the current network to all watchers.
     pub(super) fn tell_watchers(&mut self) {
+        self.tell_all(|server| {
+            let state: NetworkState = server.resources.network.state.clone();
+            NetAnswer::Network(state)
+        });
+    }
+
+    fn tell_all(&mut self, answer: impl FnOnce(&Server) -> NetAnswer) {
         let watching = self.connections.iter().filter(|(_, it)| it.is_watching);
         let tokens: Vec<u64> = watching.map(|(token, _)| *token).collect();
         if tokens.is_empty() {
             return;
         }
-        let state: NetworkState = self.resources.network.state.clone();
-        let reply = Reply::Net(Box::new(NetAnswer::Network(state)));
+        let reply = Reply::Net(Box::new(answer(self)));
         for token in tokens {
             self.reply(token, &reply, &[]);
         }
+    }
+
+    /// Tells watchers of the neighbours, and programs of all that has changed.
+    pub(super) fn follow_notices(&mut self, now: u64) {
+        let neighbours = &self.resources.neighbours;
+        if self.announcer.have_neighbours_changed(neighbours) {
+            self.announcer.note(now);
+            self.tell_all(|server| NetAnswer::Neighbours(server.neighbours()));
+        }
+        let resources = &self.resources;
+        self.announcer
+            .follow(&resources.network.state, &resources.neighbours, now);
     }
 }
 

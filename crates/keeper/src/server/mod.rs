@@ -205,7 +205,7 @@ impl Server {
             seed(),
             now,
         );
-        let announcer = Announcer::of(&resources.network.state);
+        let announcer = Announcer::of(&resources.network.state, &resources.neighbours);
         let mut server = Server {
             steer: Steer::with_groups(&resources.state.groups, resources.options.spread.clone()),
             resources,
@@ -314,7 +314,7 @@ impl Server {
         self.look_for_stalls(now);
         self.follow_inquiries(now);
         self.follow_trials(now);
-        self.announcer.follow(&self.resources.network.state, now);
+        self.follow_notices(now);
         self.empty_vacated(now);
         self.settle_handovers();
         if now.saturating_sub(self.swept_at) >= SWEEP_NS {

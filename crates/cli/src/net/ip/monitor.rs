@@ -1,11 +1,14 @@
-//! `ip monitor`: the changes of a stack's network, numbers and filter as they happen.
+//! `ip monitor`: the changes of a stack's network, neighbours, numbers and filter as they happen.
+
+use std::net::IpAddr;
 
 use serde_json::{Value, json};
-use slipstack_channel::control::net::{Answer, NetworkState, Query};
+use slipstack_channel::control::net::zone::plain_ip;
+use slipstack_channel::control::net::{Answer, NeighbourEntry, NetworkState, Query};
 use slipstack_config::Settings;
 
 use super::options::Options;
-use super::{address, link, route, rule};
+use super::{address, link, neighbour, route, rule};
 use crate::failure::Failure;
 use crate::net::names::mac_text;
 use crate::net::target::Target;
@@ -28,22 +31,62 @@ pub fn watch(settings: &Settings, words: &[String]) -> Result<(), Failure> {
 
 /// Tells of each change until it is ended.
 pub fn run(target: &Target, is_json: bool) -> Result<(), Failure> {
-    let mut answer = target.ask(Query::Watch)?;
-    let mut before: Option<NetworkState> = None;
+    let failure = || Failure::new("the keeper's answer is not understood");
+    let Answer::Neighbours(mut known) = target.ask(Query::Neighbours)? else {
+        return Err(failure());
+    };
+    let Answer::Network(mut state) = target.ask(Query::Watch)? else {
+        return Err(failure());
+    };
     loop {
-        let Answer::Network(state) = answer else {
-            return Err(Failure::new("the keeper's answer is not understood"));
-        };
-        if let Some(before) = &before {
-            print(&match is_json {
-                true => json_differences(before, &state),
-                false => differences(before, &state),
-            })?;
-        }
-        before = Some(state);
         let next = target.client.next();
-        answer = next.map_err(|error| Failure::new(error.to_string()))?;
+        match next.map_err(|error| Failure::new(error.to_string()))? {
+            Answer::Network(next) => {
+                print(&match is_json {
+                    true => json_differences(&state, &next),
+                    false => differences(&state, &next),
+                })?;
+                state = next;
+            }
+            Answer::Neighbours(next) => {
+                print(&neighbours(&state, (&known, &next), is_json))?;
+                known = next;
+            }
+            _ => return Err(failure()),
+        }
     }
+}
+
+type Known = Vec<(u16, IpAddr, [u8; 6])>;
+
+/// Returns a line for each neighbour that is gone, and for each that has come or moved.
+fn neighbours(state: &NetworkState, (before, now): (&Known, &Known), is_json: bool) -> String {
+    let line = |(link, ip, mac): (u16, IpAddr, [u8; 6]), is_deleted: bool| {
+        let device = &state.find_link(link).unwrap_or(state.own()).name;
+        let ip = plain_ip(ip);
+        let line = neighbour::Line {
+            entry: NeighbourEntry { link, ip, mac },
+            device: device.clone(),
+            state: "REACHABLE",
+        };
+        let deleted = if is_deleted { "Deleted " } else { "" };
+        match is_json {
+            true => json_line("neigh", &line.as_json(), is_deleted),
+            false => format!("{deleted}{}", line.text()),
+        }
+    };
+    let has = |all: &Known, ip: IpAddr| all.iter().any(|(_, other, _)| *other == ip);
+    let gone = before.iter().filter(|(_, ip, _)| !has(now, *ip));
+    let gone = gone.map(|it| line(*it, true));
+    let come = now.iter().filter(|it| !before.contains(it));
+    gone.chain(come.map(|it| line(*it, false))).collect()
+}
+
+fn json_line(object: &str, entry: &Value, is_deleted: bool) -> String {
+    format!(
+        "{}\n",
+        json!({"object": object, "deleted": is_deleted, "entry": entry})
+    )
 }
 
 /// Returns the lines that were added and removed.
@@ -119,12 +162,7 @@ fn json_differences(before: &NetworkState, after: &NetworkState) -> String {
         shown.chain(others).collect()
     };
     let (old, new) = (all(before), all(after));
-    let line = |(object, entry): &(&str, Value), is_deleted: bool| {
-        format!(
-            "{}\n",
-            json!({"object": object, "deleted": is_deleted, "entry": entry})
-        )
-    };
+    let line = |(object, entry): &(&str, Value), is_deleted| json_line(object, entry, is_deleted);
     let gone = old.iter().filter(|it| !new.contains(it));
     let come = new.iter().filter(|it| !old.contains(it));
     let gone = gone.map(|it| line(it, true));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use slipstack_channel::control::net::{Answer, Change, Mode, NeighbourEntry, Query};
 
 use super::options::Options;
@@ -25,10 +25,22 @@ pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Re
 }
 
 /// A neighbour as it is shown.
-struct Line {
-    entry: NeighbourEntry,
-    device: String,
-    state: &'static str,
+pub(super) struct Line {
+    pub entry: NeighbourEntry,
+    pub device: String,
+    pub state: &'static str,
+}
+
+impl Line {
+    pub fn text(&self) -> String {
+        let (ip, mac) = (self.entry.ip, mac_text(self.entry.mac));
+        format!("{ip} dev {} lladdr {mac} {}\n", self.device, self.state)
+    }
+
+    pub fn as_json(&self) -> Value {
+        let (ip, mac) = (self.entry.ip, mac_text(self.entry.mac));
+        json!({"dst": ip, "dev": self.device, "lladdr": mac, "state": [self.state]})
+    }
 }
 
 /// Returns the lines of the neighbours that the words and the family mean.
@@ -87,16 +99,8 @@ fn lines(target: &Target, options: Options, words: &mut Words<'_>) -> Result<Vec
 
 fn show(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
     let all = lines(target, options, &mut words)?;
-    let text = all.iter().map(|line| {
-        let (ip, mac) = (line.entry.ip, mac_text(line.entry.mac));
-        format!("{ip} dev {} lladdr {mac} {}\n", line.device, line.state)
-    });
-    let text: String = text.collect();
-    let json = all.iter().map(|line| {
-        let (ip, mac) = (line.entry.ip, mac_text(line.entry.mac));
-        json!({"dst": ip, "dev": line.device, "lladdr": mac, "state": [line.state]})
-    });
-    options.show(json.collect(), &text)
+    let text: String = all.iter().map(Line::text).collect();
+    options.show(all.iter().map(Line::as_json).collect(), &text)
 }
 
 /// Forgets what was learnt; what was set goes where the words name it (`nud permanent`).
