@@ -61,7 +61,7 @@ def a_route_leads_by_its_gateway_and_with_its_source(world):
         ),
         (f"10.80.1.0/24 via {NOBODY}", f"10.80.1.0/24,via={NOBODY}"),
         ("unreachable 10.80.2.0/24", "10.80.2.0/24,unreachable"),
-        ("10.90.0.0/24 dev eth1", "10.90.0.0/24"),
+        ("10.90.0.0/24 dev eth1", "10.90.0.0/24,dev=eth1"),
         # The smaller metric wins.
         (f"{REFUSED}/32 via {NOBODY} metric 7", f"{REFUSED}/32,via={NOBODY},metric=7"),
         (f"unreachable {REFUSED}/32 metric 5", f"{REFUSED}/32,unreachable,metric=5"),
@@ -133,7 +133,15 @@ def a_rule_leads_out_where_the_main_table_has_no_way(world):
 @test(modes=("kernel", "inprocess", "instance"))
 def rules_select_by_mark_link_and_negation_and_may_refuse(world):
     serve(world)
-    call = start(world, [])
+    rules = [
+        ("prohibit to 10.80.1.0/24 pref 100", "prohibit,to=10.80.1.0/24,priority=100"),
+        (
+            f"not from {SECOND} iif lo lookup 100 pref 103",
+            f"not,from={SECOND},iif=lo,table=100,priority=103",
+        ),
+        ("oif eth1 tos 0x10 lookup 101 pref 104", "oif=eth1,tos=0x10,table=101,priority=104"),
+    ]
+    call = start(world, [], rules)
     is_kernel = world.mode == "kernel"
 
     def ip(*words):
@@ -147,12 +155,9 @@ def rules_select_by_mark_link_and_negation_and_may_refuse(world):
         said = world.stack_ns.ip("rule") if is_kernel else world.admin("ip", "rule").finish()
         return [line.split() for line in said.splitlines()[1:-2]]
 
-    ip("rule", "add", "prohibit", "to", "10.80.1.0/24", "pref", 100)
     ip("rule", "add", "unreachable", "to", "10.80.2.0/24", "pref", 101)
     ip("rule", "add", "blackhole", "fwmark", "0x10/0xf0", "pref", 102)
-    ip("rule", "add", "not", "from", SECOND, "iif", "lo", "lookup", 100, "pref", 103)
-    ip("rule", "add", "oif", "eth1", "tos", "0x10", "lookup", 101, "pref", 104)
-    assert listed() == [
+    every = [
         line.split()
         for line in (
             "100: from all to 10.80.1.0/24 prohibit",
@@ -161,7 +166,8 @@ def rules_select_by_mark_link_and_negation_and_may_refuse(world):
             f"103: not from {SECOND} iif lo lookup 100",
             "104: from all tos 0x10 oif eth1 lookup 101",
         )
-    ], listed()
+    ]
+    assert listed() == every, listed()
     assert call(DEAD, 8000) == "EACCES"
     assert call(REFUSED, 8000) == "ENETUNREACH"
     assert call(NEAR, 8000, "any", 0x15) == "EINVAL"
@@ -174,6 +180,11 @@ def rules_select_by_mark_link_and_negation_and_may_refuse(world):
         ip("rule", "del", *which)
     assert [line[0] for line in listed()] == ["101:", "102:"], listed()
     assert call(NEAR, 8000, world.STACK) == world.STACK
+    # By command as at the start.
+    ip("rule", "add", "prohibit", "to", "10.80.1.0/24", "pref", 100)
+    ip("rule", "add", "not", "from", SECOND, "iif", "lo", "lookup", 100, "pref", 103)
+    ip("rule", "add", "oif", "eth1", "tos", "0x10", "lookup", 101, "pref", 104)
+    assert listed() == every, listed()
 
 
 @test(modes=("inprocess",))
@@ -188,6 +199,7 @@ def routes_that_cannot_work_are_refused_with_one_sentence(world):
         (["--route", "10.80.0.0/24,via=fd00::1"], "a route such as"),
         (["--route", "10.80.0.0/24,colour=red"], "a route such as"),
         (["--rule", "from=10.77.0.2/32"], "a rule such as"),
+        (["--rule", "iif=eth9,table=5"], "--rule with iif=eth9 needs --if eth9"),
         (["--route", f"10.80.0.0/24,via={world.PEER};10.80.0.0/24,unreachable"], "there are two"),
     ]
     for options, why in table:

@@ -1,9 +1,11 @@
 //! The network that the settings describe, as the value that keepers, engines and programs share.
 
 use slipstack_channel::control::net::{
-    Interface, KernelShare, NetworkState, RouteEntry, RuleEntry,
+    Interface, KernelShare, NetworkState, RouteEntry, RuleAction, RuleEntry, RuleInput,
 };
-use slipstack_config::{Cidr, PortRange, RouteSpec, RuleSpec, Settings, VlanSpec};
+use slipstack_config::{
+    Cidr, LOOPBACK, PortRange, RouteSpec, RuleSpec, RuleTarget, Settings, VlanSpec,
+};
 use slipstack_device::{LinkId, VlanTag};
 
 use crate::door::options;
@@ -34,12 +36,12 @@ pub(crate) fn wanted(settings: &Settings, own: &str) -> NetworkState {
     NetworkState {
         routes: gateways
             .chain(ways::routes(settings, &link_of))
-            .chain(settings.routes.iter().map(route))
+            .chain(settings.routes.iter().map(|spec| route(spec, &state)))
             .collect(),
         rules: settings
             .rules
             .iter()
-            .flat_map(rule)
+            .flat_map(|spec| rule(spec, &state))
             .chain(ways::rules(settings, &link_of))
             .collect(),
         is_forwarding: settings.forwards(),
@@ -143,11 +145,18 @@ fn share(settings: &Settings) -> Option<KernelShare> {
     })
 }
 
-fn route(spec: &RouteSpec) -> RouteEntry {
+/// Stands for an interface that is not there, which the keeper refuses.
+const NO_LINK: u16 = u16::MAX;
+
+fn link_named(state: &NetworkState, name: &str) -> u16 {
+    state.find(name).map_or(NO_LINK, |it| it.link)
+}
+
+fn route(spec: &RouteSpec, state: &NetworkState) -> RouteEntry {
     RouteEntry {
         to: spec.to,
         via: spec.via,
-        link: None,
+        link: spec.device.as_ref().map(|name| link_named(state, name)),
         table: spec.table,
         metric: spec.metric,
         source: spec.source,
@@ -157,14 +166,29 @@ fn route(spec: &RouteSpec) -> RouteEntry {
 }
 
 /// One that names no network is of both families.
-fn rule(spec: &RuleSpec) -> impl Iterator<Item = RuleEntry> + use<> {
+fn rule(spec: &RuleSpec, state: &NetworkState) -> impl Iterator<Item = RuleEntry> + use<> {
+    let (action, table) = match spec.target {
+        RuleTarget::Table(id) => (RuleAction::Lookup, id),
+        RuleTarget::Unreachable => (RuleAction::Unreachable, 0),
+        RuleTarget::Prohibit => (RuleAction::Prohibit, 0),
+        RuleTarget::Blackhole => (RuleAction::Blackhole, 0),
+    };
+    let input = spec.input.as_deref().map(|name| match name {
+        LOOPBACK => RuleInput::Own,
+        name => RuleInput::Link(link_named(state, name)),
+    });
     let entry = RuleEntry {
         priority: spec.priority,
         from: spec.from,
         to: spec.to,
         mark: spec.mark,
-        table: spec.table,
-        ..RuleEntry::default()
+        tos: spec.tos,
+        input,
+        output: spec.output.as_ref().map(|name| link_named(state, name)),
+        is_not: spec.is_not,
+        action,
+        is_family_v6: false,
+        table,
     };
     let is_both = spec.from.is_none() && spec.to.is_none();
     let other = RuleEntry {

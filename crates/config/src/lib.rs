@@ -37,7 +37,7 @@ pub use interface::InterfaceSpec;
 pub use kind::{CoreList, Kind, PortRange, parse_cores, parse_ports};
 pub use layers::{Layers, SYSTEM_FILE};
 pub use reference::{options_reference, sample_file};
-pub use routing::{RouteSpec, RuleSpec, parse_mark};
+pub use routing::{LOOPBACK, RouteSpec, RuleSpec, RuleTarget, parse_mark};
 pub use slipstack_terms::{Congestion, EcnMode, LogLevel, Spin, SpreadRule};
 pub use spread::SpreadRow;
 pub use sysctl::{SysctlSetting, sysctl_reference};

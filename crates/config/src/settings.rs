@@ -74,6 +74,7 @@ impl Settings {
         }
         self.check_share()?;
         self.check_further()?;
+        self.check_devices()?;
         let has_link = self.interface.is_some() || self.is_device("dpdk");
         if !self.vlans.is_empty() && !has_link {
             return wrong("--vlan needs --if INTERFACE: the one that the VLAN is on".to_owned());
@@ -177,6 +178,36 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    /// Interfaces that routes and rules name are there.
+    fn check_devices(&self) -> Result<(), ConfigError> {
+        let Some(own) = &self.interface else {
+            // The device gives its name; the keeper looks.
+            return Ok(());
+        };
+        let is_there = |name: &str| {
+            let ports = [own].into_iter().chain(self.further.iter().map(|it| &it.name));
+            let is_port = ports.into_iter().any(|port| port == name);
+            is_port
+                || self.sub_vlans().any(|vlan| {
+                    let port = vlan.interface.as_ref().unwrap_or(own);
+                    let outer = vlan.within.map(|id| format!("{port}.{id}"));
+                    let inner = format!("{}.{}", outer.as_ref().unwrap_or(port), vlan.id);
+                    inner == name || outer.is_some_and(|outer| outer == name)
+                })
+        };
+        let routes = self.routes.iter();
+        let routes = routes.filter_map(|it| Some(("route", "dev", it.device.as_deref()?)));
+        let rules = self.rules.iter().flat_map(|rule| rule.devices());
+        let rules = rules.map(|(word, name)| ("rule", word, name));
+        let missing = routes.chain(rules).find(|(_, _, name)| !is_there(name));
+        match missing {
+            None => Ok(()),
+            Some((option, word, name)) => Err(ConfigError::Combination(format!(
+                "--{option} with {word}={name} needs --if {name}, or the VLAN of that name"
+            ))),
+        }
     }
 
     /// The port that an interface is, from 0 on; of none the first.

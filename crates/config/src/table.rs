@@ -119,8 +119,8 @@ options! {
         kind: Kind::Routes,
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "A route beside --ip and --gw, such as 10.1.0.0/16,via=10.0.0.2; also table=, \
-            metric=, src=, mtu=, unreachable; may be given several times, or separated by \
+        help: "A route beside --ip and --gw, such as 10.1.0.0/16,via=10.0.0.2; also dev=, \
+            table=, metric=, src=, mtu=, unreachable; may be given several times, or separated by \
             semicolons",
     }
 
@@ -128,9 +128,11 @@ options! {
         kind: Kind::Rules,
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "Which table has the routes of packets from (or with to=, to) a network, or of \
-            sockets with a mark (mark=VALUE/MASK, SO_MARK); priority= is 1000; may be given \
-            several times, or separated by semicolons",
+        help: "Which table has the routes of packets from (or with to=, to) a network, of sockets \
+            with a mark (mark=VALUE/MASK, SO_MARK), with a type of service (tos=, hexadecimal), \
+            that came by an interface (iif=) or have to leave by one (oif=), or, with not, of all \
+            others; unreachable, prohibit or blackhole instead of table=; priority= is 1000; may \
+            be given several times, or separated by semicolons",
     }
 
     is_forwarding: bool = "forward" "" {
