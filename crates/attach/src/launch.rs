@@ -199,14 +199,8 @@ fn missing_mode<'a>(words: &'a str, device: &DeviceSummary) -> Option<&'a str> {
 fn check_routes(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
     let network = &welcome.network;
     let wanted = options(settings).network.numbered_as(network);
-    let has_all = wanted
-        .routes
-        .iter()
-        .all(|it| network.routes.contains(it))
-        && wanted
-            .rules
-            .iter()
-            .all(|it| network.rules.contains(it));
+    let has_all = wanted.routes.iter().all(|it| network.routes.contains(it))
+        && wanted.rules.iter().all(|it| network.rules.contains(it));
     if !has_all {
         return Err(Error::OtherRoutes {
             interface: welcome.interface.clone(),

@@ -187,7 +187,9 @@ impl Settings {
             return Ok(());
         };
         let is_there = |name: &str| {
-            let ports = [own].into_iter().chain(self.further.iter().map(|it| &it.name));
+            let ports = [own]
+                .into_iter()
+                .chain(self.further.iter().map(|it| &it.name));
             let is_port = ports.into_iter().any(|port| port == name);
             is_port
                 || self.sub_vlans().any(|vlan| {

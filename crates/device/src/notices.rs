@@ -349,7 +349,10 @@ mod tests {
         let bytes = Notice::Neighbour(neighbour()).message(true);
         assert_eq!(bytes[16], libc::AF_INET6 as u8);
         assert_eq!(bytes[24..26], SET.to_ne_bytes());
-        assert_eq!(find(&bytes, 12, NEIGHBOUR_MAC), Some(vec![2, 0, 0, 0, 0, 9]));
+        assert_eq!(
+            find(&bytes, 12, NEIGHBOUR_MAC),
+            Some(vec![2, 0, 0, 0, 0, 9])
+        );
         assert_eq!(find(&bytes, 12, NEIGHBOUR).map(|ip| ip.len()), Some(16));
     }
 

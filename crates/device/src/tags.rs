@@ -131,27 +131,25 @@ impl Tags {
     }
 
     /// The EtherType of a tag and its control information, for a frame with this header.
-    fn words(tag: VlanTag, header: &[u8]) -> (u16, u16) {
+    fn words(tag: VlanTag, class: u8, header: &[u8]) -> (u16, u16) {
         let ipv4 = EtherType::IPV4.0.to_be_bytes();
         let is_ipv4 = header.get(TYPE..TYPE + 2) == Some(&ipv4);
         let tos = header.get(TOS).filter(|_| is_ipv4);
-        (tag.ethertype(), tag.control(tos.copied().unwrap_or(0)))
+        (
+            tag.ethertype(),
+            tag.control(class, tos.copied().unwrap_or(0)),
+        )
     }
 
     /// The control information of the outer tag of a frame with this header.
-    pub fn control(&self, link: u16, header: &[u8]) -> u16 {
-        Self::words(self.find(link).outer, header).1
+    pub fn control(&self, offload: &TxOffload, header: &[u8]) -> u16 {
+        Self::words(self.find(offload.link).outer, offload.class, header).1
     }
 
     /// Puts the tags of a link between the addresses and the type (IEEE 802.1Q 9), and moves what
     /// is left to the device accordingly. `None` if the headers are too long or too short.
-    pub fn insert(
-        &self,
-        link: u16,
-        header: &[u8],
-        offload: &TxOffload,
-    ) -> Option<(Tagged, TxOffload)> {
-        let tags = self.find(link);
+    pub fn insert(&self, header: &[u8], offload: &TxOffload) -> Option<(Tagged, TxOffload)> {
+        let tags = self.find(offload.link);
         let count = 1 + usize::from(tags.inner.is_some());
         let tag_len = count * TAG_LEN;
         let len = header.len() + tag_len;
@@ -163,14 +161,15 @@ impl Tags {
         bytes[..ADDRESSES].copy_from_slice(addresses);
         let places = bytes[ADDRESSES..].chunks_exact_mut(TAG_LEN);
         for (place, tag) in places.zip([Some(tags.outer), tags.inner].into_iter().flatten()) {
-            let (kind, control) = Self::words(tag, header);
+            let (kind, control) = Self::words(tag, offload.class, header);
             let ([a, b], [c, d]) = (kind.to_be_bytes(), control.to_be_bytes());
             place.copy_from_slice(&[a, b, c, d]);
         }
         bytes[ADDRESSES + tag_len..len].copy_from_slice(rest);
         let tag_len = tag_len as u16;
         let offload = TxOffload {
-            link,
+            link: offload.link,
+            class: offload.class,
             checksum: offload.checksum.map(|mut partial| {
                 partial.start += tag_len;
                 partial
@@ -251,7 +250,7 @@ mod tests {
         let ipv4 = |tos: u8| [&[0; 12][..], &[8, 0, 0x45, tos]].concat();
         let arp = [&[0; 12][..], &[8, 6, 0, 0x10]].concat();
         let insert = |link, header: &[u8]| {
-            let (tagged, _) = tags.insert(link, header, &TxOffload::NONE).unwrap();
+            let (tagged, _) = tags.insert(header, &TxOffload::on(link)).unwrap();
             tagged.bytes()[12..].to_vec()
         };
         assert_eq!(insert(10, &ipv4(0x10)), [0x81, 0, 0, 10, 8, 0, 0x45, 0x10]);
@@ -259,16 +258,27 @@ mod tests {
         assert_eq!(insert(20, &arp)[..4], [0x88, 0xa8, 3 << 5, 20]);
         let both = [0x88, 0xa8, 6 << 5, 20, 0x81, 0, 0, 10, 8, 0, 0x45, 0x10];
         assert_eq!(insert(4094, &ipv4(0x10)), both);
-        assert_eq!(tags.control(20, &ipv4(0x10)), 6 << 13 | 20);
+        assert_eq!(tags.control(&TxOffload::on(20), &ipv4(0x10)), 6 << 13 | 20);
+        let classed = TxOffload {
+            class: 1,
+            ..TxOffload::on(20)
+        };
+        assert_eq!(tags.control(&classed, &ipv4(0x10)), 3 << 13 | 20);
         assert_eq!(tags.link_of((20, true)), Some(20));
         assert_eq!(tags.link_of((20, false)), None);
         assert_eq!(tags.link_of((10, false)), Some(10));
-        assert_eq!(tags.link_within((20, true), || Some((10, false))), Some(4094));
+        assert_eq!(
+            tags.link_within((20, true), || Some((10, false))),
+            Some(4094)
+        );
         assert_eq!(tags.link_within((20, true), || Some((10, true))), None);
         assert_eq!(tags.link_within((20, true), || None), None);
-        let (tagged, _) = tags.insert(4094, &ipv4(0x10), &TxOffload::NONE).unwrap();
+        let (tagged, _) = tags.insert(&ipv4(0x10), &TxOffload::on(4094)).unwrap();
         let frame = tagged.bytes();
-        assert_eq!((parse(frame), parse_second(frame)), (Some((20, true)), Some((10, false))));
+        assert_eq!(
+            (parse(frame), parse_second(frame)),
+            (Some((20, true)), Some((10, false)))
+        );
         assert_eq!(parse(&ipv4(0x10)), None);
         assert_eq!(parse(&frame[..15]), None);
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use slipstack_channel::InboxMessage;
-use slipstack_device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull, LinkTags};
+use slipstack_device::{Device, DeviceCounters, DeviceInfo, LinkTags, Rest, Sink, TxFull};
 use slipstack_mem::RawSlice;
 use slipstack_stack::{RxChecksum, RxMeta, TxOffload};
 use slipstack_wire::flow::FrameFlow;

@@ -233,6 +233,7 @@ impl Engine {
             Some(SocketOption::Tos(options.tos)),
             Some(SocketOption::Ttl(options.ttl)),
             Some(SocketOption::TosV6(options.tos_v6)),
+            Some(SocketOption::Priority(options.priority)),
             Some(SocketOption::TtlV6(options.ttl_v6)),
             options.congestion.map(SocketOption::Congestion),
             options.rcvbuf.map(SocketOption::RcvBuf),

@@ -310,7 +310,9 @@ impl NetworkState {
     /// has it; otherwise, and for a VLAN within a VLAN, the highest that is free.
     pub fn free_link(&self, parent: &Interface, id: u16) -> u16 {
         let port = parent.link().port();
-        let numbers = (1..=LinkId::VLAN_MAX).rev().map(|number| LinkId::new(port, number));
+        let numbers = (1..=LinkId::VLAN_MAX)
+            .rev()
+            .map(|number| LinkId::new(port, number));
         let own = parent.is_port().then_some(LinkId::new(port, id));
         let mut all = own.into_iter().chain(numbers);
         let free = all.find(|link| self.find_link(link.0).is_none());

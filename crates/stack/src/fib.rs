@@ -253,6 +253,9 @@ pub struct Choice {
     /// The link by which a packet that is passed on has come, as [`Choice::link_of`]; 0 = it is our
     /// own.
     pub input: u16,
+    /// The class of its packets (SO_PRIORITY) plus one, which chooses no route but a tag's
+    /// priority; 0 = by the type of service.
+    pub class: u8,
 }
 
 impl Choice {
@@ -263,6 +266,7 @@ impl Choice {
             table: options.table,
             link: options.link,
             input: 0,
+            class: options.priority,
         }
     }
 
@@ -280,6 +284,7 @@ impl Choice {
         table: 0,
         link: 0,
         input: 0,
+        class: 0,
     };
 
     /// The choice of a link by its number; 0 = the device's own.
@@ -303,8 +308,9 @@ impl Choice {
             table,
             link,
             input: _,
+            class,
         } = *self;
-        mark == 0 && table == 0 && link == 0
+        mark == 0 && table == 0 && link == 0 && class == 0
     }
 
     /// Returns whether the choice admits packets of this link.

@@ -415,6 +415,7 @@ impl NetworkLayer {
                             local: false,
                             mtu,
                             link: found.link,
+                            class: packet.choice.class,
                             epoch: self.neighbours.epoch(),
                             valid_until: now,
                         };
@@ -429,6 +430,7 @@ impl NetworkLayer {
             local,
             mtu,
             link: if local { 0 } else { found.link },
+            class: packet.choice.class,
             epoch: self.neighbours.epoch(),
             valid_until,
         })

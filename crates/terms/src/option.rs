@@ -50,6 +50,10 @@ macro_rules! options {
                         $(self.$field = value.into();)?
                     })*
                 }
+                // Linux: sk_priority is that of the option that was set last.
+                if let SocketOption::Tos(_) = option {
+                    self.priority = 0;
+                }
             }
         }
     };
@@ -128,6 +132,9 @@ options! {
     36 TakesNoChecksumV6(bool) => takes_no_checksum_v6: bool;
     /// Largest pacing rate in bytes a second (SO_MAX_PACING_RATE); 0 = no limit.
     37 MaxPacingRate(u32) => max_pacing_rate: u32;
+    /// The class of packets (SO_PRIORITY) plus one; 0 = by the type of service of IPv4, to which
+    /// [`SocketOption::Tos`] sets it back.
+    38 Priority(u8) => priority: u8;
 }
 
 #[cfg(test)]

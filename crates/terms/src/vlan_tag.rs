@@ -59,10 +59,18 @@ impl VlanTag {
         }
     }
 
-    /// The tag's control information: priority and number of the VLAN. `tos` is the type of
-    /// service of a packet of IPv4, and 0 of any other.
-    pub const fn control(self, tos: u8) -> u16 {
-        let priority = self.priorities[class_of(tos) as usize];
+    /// The tag's control information: priority and number of the VLAN. `class` is the class of the
+    /// packet's sender plus one; with 0 it follows from `tos`, the type of service of a packet of
+    /// IPv4, 0 of any other. A class that the map does not have gets priority 0, as on Linux.
+    pub const fn control(self, class: u8, tos: u8) -> u16 {
+        let class = match class {
+            0 => class_of(tos),
+            class => class - 1,
+        };
+        let priority = match class as usize {
+            at if at < self.priorities.len() => self.priorities[at],
+            _ => 0,
+        };
         (priority as u16 & 7) << 13 | self.id
     }
 }
@@ -91,9 +99,12 @@ mod tests {
             priorities: [1, 0, 2, 0, 4, 0, 6, 0],
         };
         for (tos, priority) in [(0, 1), (0x08, 2), (0x10, 6), (0x18, 4), (0x02, 1)] {
-            assert_eq!(tag.control(tos), priority << 13 | 10, "{tos:#x}");
+            assert_eq!(tag.control(0, tos), priority << 13 | 10, "{tos:#x}");
+        }
+        for (class, priority) in [(0, 1), (2, 2), (5, 0), (7, 0), (8, 0), (254, 0)] {
+            assert_eq!(tag.control(class + 1, 0x10), priority << 13 | 10, "{class}");
         }
         assert_eq!(tag.ethertype(), 0x88a8);
-        assert_eq!(VlanTag::plain(4094).control(0x10), 4094);
+        assert_eq!(VlanTag::plain(4094).control(0, 0x10), 4094);
     }
 }

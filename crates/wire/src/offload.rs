@@ -131,6 +131,9 @@ pub struct TxOffload {
     /// The link by which it leaves ([`crate::LinkId`]), whose 802.1Q tag the device inserts; 0 =
     /// the device's own link.
     pub link: u16,
+    /// The class by which the tag's priority is chosen, plus one; 0 = by the type of service of
+    /// IPv4.
+    pub class: u8,
 }
 
 impl TxOffload {
@@ -138,6 +141,7 @@ impl TxOffload {
         checksum: None,
         gso: None,
         link: 0,
+        class: 0,
     };
 
     /// None but the tag.
@@ -146,6 +150,7 @@ impl TxOffload {
             checksum: None,
             gso: None,
             link,
+            class: 0,
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::asm::{Alu, Helper, If, Label, Width};
 use super::programs::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, Emitter, Family, IP, IP_DESTINATION, IP_PROTOCOL,
-    IP6_DESTINATION, IP6_LEN, IP6_NEXT_HEADER, KIND_HOST, Maps, PORTS, SKB_KIND,
+    IP6_DESTINATION, IP6_LEN, IP6_NEXT_HEADER, KIND_HOST, Maps, PORTS, SKB_KIND, emit_tagged,
 };
 use crate::steering::layout;
 
@@ -121,15 +121,25 @@ impl Emitter<'_> {
 
 /// Passes ARP and frames to the stack, to broadcast and to multicast addresses to the keeper's
 /// slot: it need not wake for the kernel's frames. The hook sees the packet from its Ethernet
-/// header.
+/// header, without the first tag of a VLAN.
 pub(crate) fn keeper_filter(maps: Maps<'_>) -> Vec<u64> {
     let mut emit = Emitter::new(maps, 14);
+    let received = emit.code.label();
+    emit.code.load(Width::B4, R0, R6, SKB_KIND);
+    emit.code.jump_if(If::Ne, R0, KIND_OUTGOING, received);
+    emit.code.exit_with(0);
+    emit.code.bind(received);
+    emit.protocol();
+    emit_tagged(&mut emit, 1, emit_keepers);
+    emit_keepers(&mut emit);
+    emit.code.finish()
+}
+
+/// From the frame's type in R0 to the answer.
+fn emit_keepers(emit: &mut Emitter<'_>) {
     let (portless, portless6) = (emit.code.label(), emit.code.label());
     let (accept, own, reject) = (emit.code.label(), emit.code.label(), emit.code.label());
     let (v6, own6, strange) = (emit.code.label(), emit.code.label(), emit.code.label());
-    emit.code.load(Width::B4, R0, R6, SKB_KIND);
-    emit.code.jump_if(If::Eq, R0, KIND_OUTGOING, reject);
-    emit.protocol();
     emit.code.jump_if(If::Eq, R0, ETHERTYPE_ARP, accept);
     emit.code.jump_if(If::Eq, R0, ETHERTYPE_IPV6, v6);
     emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, reject);
@@ -177,7 +187,6 @@ pub(crate) fn keeper_filter(maps: Maps<'_>) -> Vec<u64> {
     code.load(Width::B4, R0, R6, SKB_KIND);
     code.jump_if(If::Eq, R0, KIND_HOST, accept);
     code.jump(reject);
-    emit.code.finish()
 }
 
 /// Drops our frames before the kernel's own stack sees them; packet sockets have seen them already.

@@ -439,14 +439,14 @@ pub(crate) fn steering(maps: Maps<'_>, l3: i32) -> Code {
     let mut emit = Emitter::new(maps, l3);
     emit.protocol();
     // A packet fan-out comes after the kernel has taken the first tag out.
-    emit_tagged(&mut emit, if l3 == 0 { 1 } else { 2 });
+    emit_tagged(&mut emit, if l3 == 0 { 1 } else { 2 }, emit_steering);
     emit_steering(&mut emit);
     emit.finish()
 }
 
-/// Steers a frame in which up to so many tags of VLANs are, by the header behind them; the type of
-/// any other stays in R0.
-fn emit_tagged(emit: &mut Emitter<'_>, tags: u32) {
+/// Treats a frame in which up to so many tags of VLANs are by the header behind them, as `body`
+/// does, which ends with the answer; the type of any other stays in R0.
+pub(super) fn emit_tagged(emit: &mut Emitter<'_>, tags: u32, body: fn(&mut Emitter<'_>)) {
     let [plain, tagged, short] = core::array::from_fn(|_| emit.code.label());
     emit.code.jump_if(If::Eq, R0, ETHERTYPE_TAG, tagged);
     emit.code.jump_if(If::Ne, R0, ETHERTYPE_PROVIDER_TAG, plain);
@@ -456,9 +456,9 @@ fn emit_tagged(emit: &mut Emitter<'_>, tags: u32) {
     emit.copy(emit.l3 - 2, PORTS, 2, short);
     emit.code.load(Width::B2, R0, R10, PORTS);
     if tags > 1 {
-        emit_tagged(emit, tags - 1);
+        emit_tagged(emit, tags - 1, body);
     }
-    emit_steering(emit);
+    body(emit);
     emit.code.bind(short);
     emit.leave_to_keeper();
     emit.l3 = l3;

@@ -18,7 +18,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use serde::{Deserialize, Serialize};
 use slipstack_mem::Doorbell;
 
-use crate::backend::{Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened, TagSupport};
+use crate::backend::{
+    Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened, TagSupport,
+};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::parts::{LinkProperties, SlotParts, TSO_MAX, own_value};

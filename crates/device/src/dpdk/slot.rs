@@ -159,7 +159,7 @@ impl Device for DpdkSlot {
             is_away: false,
             vlan: match offload.link {
                 0 => self.setup.link.vlan,
-                link => self.vlans.control(link, header),
+                _ => self.vlans.control(&offload, header),
             },
             virtio: vnet::build(header, &offload),
         };

@@ -89,7 +89,7 @@ impl Transmit {
         offload: TxOffload,
         counters: &mut DeviceCounters,
     ) -> Result<(), TxFull> {
-        let Some((tagged, offload)) = self.tags.insert(offload.link, header, &offload) else {
+        let Some((tagged, offload)) = self.tags.insert(header, &offload) else {
             counters.tx_dropped += 1;
             return Ok(());
         };

@@ -147,7 +147,7 @@ impl TapSlot {
         payload: [RawSlice<'_>; 2],
         offload: &TxOffload,
     ) -> io::Result<usize> {
-        let tagged = self.tags.insert(offload.link, header, offload);
+        let tagged = self.tags.insert(header, offload);
         let (tagged, offload) = tagged.ok_or(io::ErrorKind::InvalidInput)?;
         self.write(tagged.bytes(), payload, &offload)
     }

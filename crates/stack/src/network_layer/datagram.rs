@@ -5,11 +5,11 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use slipstack_wire::checksum;
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::{self, Ipv4Header};
 use slipstack_wire::ipv6::{self, Ipv6Header};
 use slipstack_wire::ipv6_extensions::{self as extensions, FRAGMENT_LEN};
-use slipstack_wire::{TxOffload, checksum};
 
 use super::{Cx, HEADER_MAX, L4_HEADER_MAX, NextHop, OutPacket, OutSegment, Output};
 use crate::counters::Counter;
@@ -95,6 +95,7 @@ impl Cx<'_> {
             mtu: self.net.mtu_max,
             // Looped back as if it arrived by the link by which it leaves.
             link: found.map_or(0, |found| found.link),
+            class: 0,
             epoch: self.net.neighbours.epoch(),
             valid_until: Instant::FAR_FUTURE,
         };
@@ -216,7 +217,7 @@ impl Cx<'_> {
         FrameOut {
             header: &room[..header_len],
             payload: Payload::Inline(&whole.payload[begin..part.offset + part.len - l4]),
-            offload: TxOffload::on(hop.link),
+            offload: hop.offload(),
             local: hop.local,
         }
     }

@@ -2,6 +2,8 @@
 
 use core::net::IpAddr;
 
+use slipstack_wire::TxOffload;
+
 use crate::time::Instant;
 
 /// A resolved next hop, cached by frequent senders. It is valid for the link's epoch and a time.
@@ -13,11 +15,22 @@ pub struct NextHop {
     pub(super) mtu: u16,
     /// The link that it is reached by ([`slipstack_wire::LinkId`]); 0 = the device's own.
     pub(super) link: u16,
+    /// The class of the sender's packets ([`crate::fib::Choice::class`]).
+    pub(super) class: u8,
     pub(super) epoch: u32,
     pub(super) valid_until: Instant,
 }
 
 impl NextHop {
+    /// The work of a device that every frame has.
+    #[inline]
+    pub(super) const fn offload(&self) -> TxOffload {
+        TxOffload {
+            class: self.class,
+            ..TxOffload::on(self.link)
+        }
+    }
+
     pub const fn is_local(&self) -> bool {
         self.local
     }

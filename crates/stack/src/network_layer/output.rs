@@ -195,6 +195,7 @@ impl Cx<'_> {
                     .filter(|_| !hop.local)
                     .map(|mss| Gso { mss, header_len }),
                 link: hop.link,
+                class: hop.class,
             },
             local: hop.local,
         };
@@ -282,7 +283,7 @@ pub(super) fn complete<'a>(
     pseudo: impl FnOnce() -> checksum::Sum,
     hop: &NextHop,
 ) -> FrameOut<'a> {
-    let mut offload = TxOffload::on(hop.link);
+    let mut offload = hop.offload();
     if let Some(at) = segment.checksum_at {
         let field = l4_at + usize::from(at);
         if let Some(field) = buffer.get_mut(field..field + 2) {

@@ -8,6 +8,7 @@
 mod origin;
 mod renumbering;
 mod rivals;
+mod soundness;
 
 pub use origin::{Progress, foresee};
 use slipstack_wire::user_timeout::UserTimeout;
@@ -22,7 +23,6 @@ use super::numbers::{Reader, Writer};
 use super::options::{self, Preset};
 use super::phase::Phase;
 use super::rtt::Rtt;
-use super::sizes::{MSS_MIN, WINDOW_SHIFT_MAX};
 use super::{keepalive, resend_timer, seq, urgent, user_timeout};
 use crate::choices::Choices;
 use crate::effects::Effects;
@@ -34,10 +34,8 @@ use crate::options::{Congestion, KeepAlive, SocketOptions};
 use crate::time::Instant;
 use core::time::Duration;
 
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 const RANGES: usize = 8;
-/// Farthest distance between two numbers of one direction.
-const SPAN_MAX: u64 = 1 << 31;
 
 /// A detached connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,6 +141,7 @@ struct Fields {
     choice_mark: u32,
     choice_table: u16,
     choice_link: u16,
+    choice_class: u8,
     rate_max: u32,
     ranges: [Range; RANGES],
 }
@@ -214,6 +213,7 @@ macro_rules! each_field {
             choice_mark,
             choice_table,
             choice_link,
+            choice_class,
             rate_max
         )
     };
@@ -311,6 +311,7 @@ impl Fields {
             choice_mark: 0,
             choice_table: 0,
             choice_link: 0,
+            choice_class: 0,
             rate_max: 0,
             ranges: [Range { start: 0, end: 0 }; RANGES],
         }
@@ -364,9 +365,14 @@ impl Fields {
         (fields.data_segs_in, fields.data_segs_out) = (data_in, data_out);
         fields.retransmitted = conn.retransmitted;
         let Choice {
-            mark, table, link, ..
+            mark,
+            table,
+            link,
+            input: _,
+            class,
         } = choices.find(conn.choice);
-        (fields.choice_mark, fields.choice_table, fields.choice_link) = (mark, table, link);
+        (fields.choice_mark, fields.choice_table) = (mark, table);
+        (fields.choice_link, fields.choice_class) = (link, class);
         if let Some(assembler) = &rcv.assembler {
             for (slot, range) in fields.ranges.iter_mut().zip(assembler.ranges()) {
                 *slot = *range;
@@ -377,51 +383,6 @@ impl Fields {
 
     fn has(&self, bit: u32) -> bool {
         self.flags & bit != 0
-    }
-
-    /// Every relation that the rest of the stack relies on.
-    fn is_sound(&self) -> bool {
-        let is_near = |low: u64, high: u64| low <= high && high - low < SPAN_MAX;
-        let span = seq::FIRST..(1 << 62);
-        let sent_end = self.written.saturating_add(u64::from(self.has(FIN_SENT)));
-        let addresses = self.key.local_ip().is_ipv4() == self.key.remote_ip().is_ipv4();
-        let numbers = span.contains(&self.una)
-            && span.contains(&self.rcv_nxt)
-            && is_near(self.una, self.nxt)
-            && is_near(self.una, self.written.max(self.una))
-            && self.nxt <= sent_end
-            && (!self.has(FIN_SENT) || (self.has(FIN_QUEUED) && self.nxt == sent_end))
-            && is_near(self.snd_edge.min(self.una), self.snd_edge.max(self.una))
-            && is_near(self.rcv_nxt, self.rcv_edge)
-            && is_near(self.consumed, self.rcv_nxt)
-            && self.consumed >= seq::FIRST
-            && self.wl1 < 1 << 62
-            && self.wl2 < 1 << 62;
-        let fin = if self.has(FIN_RECEIVED) {
-            self.fin_at.checked_add(1) == Some(self.rcv_nxt)
-        } else {
-            self.fin_at == 0 || (self.fin_at >= self.rcv_nxt && self.fin_at <= self.rcv_edge)
-        };
-        let phase = match self.phase {
-            Phase::SynSent | Phase::SynReceived => false,
-            Phase::Established => !self.has(FIN_QUEUED) && !self.has(FIN_RECEIVED),
-            Phase::CloseWait => !self.has(FIN_QUEUED) && self.has(FIN_RECEIVED),
-            Phase::FinWait1 => self.has(FIN_QUEUED) && !self.has(FIN_RECEIVED),
-            Phase::FinWait2 => {
-                self.has(FIN_SENT) && self.una == self.nxt && !self.has(FIN_RECEIVED)
-            }
-            Phase::Closing | Phase::LastAck => self.has(FIN_QUEUED) && self.has(FIN_RECEIVED),
-        };
-        addresses
-            && numbers
-            && fin
-            && phase
-            && self.key.local_port != 0
-            && self.key.remote_port != 0
-            && self.snd_shift <= WINDOW_SHIFT_MAX
-            && self.rcv_shift <= WINDOW_SHIFT_MAX
-            && self.peer_mss >= MSS_MIN
-            && usize::from(self.congestion) < Congestion::ALL.len()
     }
 
     fn socket_options(&self) -> SocketOptions {
@@ -441,6 +402,7 @@ impl Fields {
             mark: self.choice_mark,
             table: self.choice_table,
             link: self.choice_link,
+            priority: self.choice_class,
             ..SocketOptions::default()
         }
     }

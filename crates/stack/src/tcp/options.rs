@@ -140,7 +140,13 @@ pub fn change(
             fix_rcvbuf(conn, bytes.unwrap_or(0).clamp(WINDOW_CLAMP_MIN, most));
         }
         SocketOption::Linger2(time) => conn.opts.linger2_ms = time.map_or(u32::MAX, ms),
-        SocketOption::Tos(tos) if conn.key.is_v4() => conn.opts.tos = tos,
+        SocketOption::Tos(tos) => {
+            if conn.key.is_v4() {
+                conn.opts.tos = tos;
+            }
+            choose(conn, cx, |choice| choice.class = 0);
+        }
+        SocketOption::Priority(class) => choose(conn, cx, |choice| choice.class = class),
         SocketOption::Ttl(ttl) if conn.key.is_v4() => conn.opts.ttl = cx.net.ttl(false, ttl),
         SocketOption::TosV6(tos) if !conn.key.is_v4() => conn.opts.tos = tos,
         SocketOption::TtlV6(ttl) if !conn.key.is_v4() => conn.opts.ttl = cx.net.ttl(true, ttl),
@@ -151,7 +157,6 @@ pub fn change(
         // changes.
         SocketOption::MaxSeg(None)
         | SocketOption::Transparent(_)
-        | SocketOption::Tos(_)
         | SocketOption::Ttl(_)
         | SocketOption::TosV6(_)
         | SocketOption::TtlV6(_) => {}

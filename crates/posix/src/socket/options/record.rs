@@ -46,6 +46,10 @@ impl Options {
         if is_stamping(level, name) {
             all.retain(|set| set.name == name || !is_stamping(set.level, set.name));
         }
+        if (level, name) == (libc::IPPROTO_IP, libc::IP_TOS) {
+            // Linux: it sets the class too (sk_priority).
+            all.retain(|set| (set.level, set.name) != (libc::SOL_SOCKET, libc::SO_PRIORITY));
+        }
         let same = |set: &&mut Set| set.level == level && set.name == name;
         // Memberships add up; all others replace.
         if !is_membership(level, name)

@@ -16,6 +16,8 @@ const LEAVING: [(i32, i32, i32); 4] = [
     (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF, i32::MIN + 4),
 ];
 
+/// Stands for the classes that no map of priorities has.
+const NO_CLASS: u8 = 8;
 /// F-Stack's FIB 0 is the main table; the others are the tables of their numbers, up to those that
 /// every stack has.
 const MAIN_TABLE: u16 = 254;
@@ -44,6 +46,10 @@ fn leaving_option(recorded: i32, value: i32) -> Option<SocketOption> {
 /// them.
 pub(crate) fn for_stack(name: i32, value: Option<i32>) -> Option<SocketOption> {
     Some(match name {
+        libc::SO_PRIORITY => SocketOption::Priority(match u8::try_from(value?) {
+            Ok(class) if class < NO_CLASS => class + 1,
+            _ => NO_CLASS + 1,
+        }),
         libc::SO_MARK => SocketOption::Mark(value?.cast_unsigned()),
         SO_SETFIB => SocketOption::Table(match value? {
             0 => MAIN_TABLE,

@@ -26,6 +26,7 @@ impl Fields {
             table: self.choice_table,
             link: self.choice_link,
             input: 0,
+            class: self.choice_class,
         }
     }
 
