@@ -36,6 +36,9 @@ def two_programs_use_two_vlans_of_one_port(world):
     refused = world.stack("true", options=["--ip", "10.77.0.3/24", "--vlan", "30,ip=10.30.0.5/24"])
     assert refused.wait() == 1 and "has the address" in refused.errors(), refused.tail()
     assert "eth1.30" not in world.admin("ip", "link").finish()
+    # A device is opened once.
+    refused = world.stack("true", options=["--no-tso"])
+    assert refused.wait() == 1 and "was started without --no-tso" in refused.errors()
 
 
 @test(modes=("inprocess",))

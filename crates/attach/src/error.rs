@@ -59,6 +59,11 @@ pub enum Error {
         has: u16,
         wanted: u16,
     },
+    /// The device of a running keeper was opened without this switch.
+    OtherSwitch {
+        interface: String,
+        wanted: &'static str,
+    },
     /// A running keeper's stack does not have this interface.
     OtherInterfaces {
         interface: String,
@@ -119,6 +124,7 @@ impl fmt::Display for Error {
             | Error::OtherVlan { .. }
             | Error::OtherDevice { .. }
             | Error::OtherRoutes { .. }
+            | Error::OtherSwitch { .. }
             | Error::NotShared { .. } => write_other(f, self),
             Error::NoAddresses { limit, lacking } => write_no_addresses(f, *limit, *lacking),
             Error::Confused => write!(
@@ -165,6 +171,11 @@ fn write_other(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
             f,
             "{interface} is in use as a device of kind {has}, not {wanted}; leave the options of \
                  the device away, name another interface with --if, or end the programs that use it"
+        ),
+        Error::OtherSwitch { interface, wanted } => write!(
+            f,
+            "the stack on {interface} was started without --{wanted}; omit it, or end the \
+                 programs that use the stack"
         ),
         Error::OtherRoutes { interface } => write!(
             f,

@@ -127,6 +127,7 @@ pub(crate) fn check_network(settings: &Settings, welcome: &Welcome) -> Result<()
     check_interfaces(settings, welcome)?;
     check_address(settings, welcome)?;
     check_routes(settings, welcome)?;
+    check_switches(settings, welcome)?;
     check_share(settings, welcome)
 }
 
@@ -207,6 +208,21 @@ fn check_routes(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
         });
     }
     Ok(())
+}
+
+/// A device is opened once: switches that it was not opened with would have no effect.
+fn check_switches(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
+    let has = |name: &str| {
+        let mut on = welcome.device.switches.iter();
+        on.any(|it| it == name) || (name == "forward" && welcome.network.is_forwarding)
+    };
+    match options(settings).switches().find(|name| !has(name)) {
+        Some(wanted) => Err(Error::OtherSwitch {
+            interface: welcome.interface.clone(),
+            wanted,
+        }),
+        None => Ok(()),
+    }
 }
 
 fn check_share(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {

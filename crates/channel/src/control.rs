@@ -296,6 +296,9 @@ pub struct DeviceSummary {
     pub is_heard: bool,
     /// The interface was made for the stack: its other side is this machine's kernel.
     pub is_own: bool,
+    /// The switches with which it was opened, by their names on the command line ("no-tso").
+    #[serde(default)]
+    pub switches: Vec<String>,
 }
 
 /// Role of a descriptor beside a message.

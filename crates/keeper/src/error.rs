@@ -39,6 +39,10 @@ pub enum KeeperError {
         route: String,
         why: String,
     },
+    /// A rule names an interface that the stack does not have.
+    Rule {
+        priority: u32,
+    },
     /// A further interface cannot have an address.
     Port {
         interface: String,
@@ -105,6 +109,10 @@ impl fmt::Display for KeeperError {
                  without --slaac"
             ),
             KeeperError::Route { route, why } => write!(f, "--route {route}: {why}"),
+            KeeperError::Rule { priority } => write!(
+                f,
+                "--rule with priority={priority}: iif= or oif= is no interface of the stack"
+            ),
             KeeperError::Port {
                 interface,
                 address,

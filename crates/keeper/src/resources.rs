@@ -122,6 +122,24 @@ pub struct Options {
 }
 
 impl Options {
+    /// The switches of the device that are on, by their names on the command line.
+    pub fn switches(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let PortSettings {
+            has_no_segmentation,
+            has_no_checksum,
+            is_promiscuous,
+        } = self.device.settings;
+        let all = [
+            ("no-tso", has_no_segmentation),
+            ("no-tx-checksum", has_no_checksum),
+            ("promiscuous", is_promiscuous),
+            ("slaac", self.is_autoconfigured),
+            ("forward", self.network.is_forwarding),
+        ];
+        let on = all.into_iter().filter(|(_, is_on)| *is_on);
+        on.map(|(name, _)| name)
+    }
+
     /// The runtime directory these options lead to.
     pub fn directory(&self) -> Result<RuntimeDir, KeeperError> {
         let base = match &self.base {
@@ -397,6 +415,7 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
             has_interface: is.has_interface,
             is_heard: is.is_heard,
             is_own: is.makes_interface,
+            switches: options.switches().map(str::to_owned).collect(),
         },
         mac: [0; 6],
         tso_max: 0,

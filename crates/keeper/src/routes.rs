@@ -25,6 +25,11 @@ pub fn check(state: &NetworkState) -> Result<(), KeeperError> {
         let route = text_of(&route);
         return Err(KeeperError::Route { route, why });
     }
+    if let Some(rule) = state.rule_without_link() {
+        return Err(KeeperError::Rule {
+            priority: rule.priority,
+        });
+    }
     if state.is_forwarding {
         check_forwarding(state)?;
     }

@@ -11,7 +11,7 @@ use slipstack_terms::VlanTag;
 use slipstack_wire::LinkId;
 
 use crate::refused::Refused;
-use crate::rule::{RuleAction, RuleEntry};
+use crate::rule::{RuleAction, RuleEntry, RuleInput};
 use crate::share::KernelShare;
 use crate::state::{
     Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, contains, network_of,
@@ -518,6 +518,18 @@ impl NetworkState {
         self.neighbours.remove(at.ok_or(Refused::NoSuchNeighbour)?);
         self.deletions += 1;
         Ok(())
+    }
+
+    /// Returns a rule that names an interface which is not there.
+    pub fn rule_without_link(&self) -> Option<&RuleEntry> {
+        let is_gone = |link: &u16| self.find_link(*link).is_none();
+        self.rules.iter().find(|rule| {
+            let input = match rule.input {
+                Some(RuleInput::Link(link)) => Some(link),
+                Some(RuleInput::Own) | None => None,
+            };
+            input.iter().chain(&rule.output).any(is_gone)
+        })
     }
 
     /// Refuses what a start is given and could never work: as [`NetworkState::changed`] from

@@ -121,6 +121,29 @@ fn another_vlan_is_refused_with_both() {
 }
 
 #[test]
+fn a_switch_that_the_device_was_opened_without_is_refused() {
+    let switches = [
+        ("NO_TSO", "no-tso"),
+        ("NO_TX_CHECKSUM", "no-tx-checksum"),
+        ("PROMISCUOUS", "promiscuous"),
+        ("SLAAC", "slaac"),
+        ("FORWARD", "forward"),
+    ];
+    for (variable, name) in switches {
+        match check(&[(variable, "true")], &welcome()) {
+            Err(Error::OtherSwitch { wanted, .. }) => assert_eq!(wanted, name),
+            other => panic!("{name}: {other:?}"),
+        }
+        let mut with = welcome();
+        with.device.switches = vec![name.to_owned()];
+        with.network.is_forwarding = true;
+        check(&[(variable, "true")], &with).unwrap();
+        // One that is not named is as it is.
+        check(&[], &with).unwrap();
+    }
+}
+
+#[test]
 fn routes_have_to_be_there_already() {
     let route = [("ROUTE", "10.9.0.0/16,via=10.0.0.1")];
     let error = check(&route, &welcome());
