@@ -27,7 +27,7 @@ pub use text::{add_line, read_bytes, read_lines, read_text, text_file};
 pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitEntry};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 14;
+pub const CONTROL_VERSION: u32 = 15;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.

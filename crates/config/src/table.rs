@@ -453,7 +453,8 @@ options! {
             that --ip is in, instead of what has no tag. With ip= (several times): a VLAN beside \
             that, also gw=, table= (its number if not given), mtu=, proto=802.1ad, pcp= (the \
             priority in its tags) and if= (which of several interfaces); answers from its \
-            addresses go by that table. 10.20,ip=… is VLAN 20 within VLAN 10. May be given several times, or separated by semicolons",
+            addresses go by that table. 10.20,ip=... is VLAN 20 within VLAN 10. May be given \
+            several times, or separated by semicolons",
     }
 
     is_persistent: bool = "persist" "" {

@@ -80,6 +80,13 @@ pub(crate) fn parse_vlans(text: &str) -> Result<Vec<VlanSpec>, String> {
             inner.id
         ));
     }
+    let is_within_own = |inner: &VlanSpec| {
+        let mut own = specs.iter().filter(|it| it.is_own_link());
+        inner.interface.is_none() && own.any(|own| Some(own.id) == inner.within)
+    };
+    if specs.iter().any(is_within_own) {
+        return Err("VLANs within others than the one that --ip is in".to_owned());
+    }
     if specs.len() > VLANS_MAX {
         return Err(format!("at most {VLANS_MAX} VLANs"));
     }
@@ -236,6 +243,7 @@ mod tests {
             "7.8,ip=10.1.0.5/24,gw=10.1.0.1",
             "7.8,ip=10.1.0.5/24;7.8,ip=10.2.0.5/24",
             "7,ip=10.1.0.5/24;7.8,ip=10.2.0.5/24,proto=802.1ad",
+            "7;7.8,ip=10.2.0.5/24",
             "7,ip=10.1.0.5/24,pcp=8",
             "7,ip=10.1.0.5/24,proto=802.3",
             "7,ip=10.1.0.5/24,if=eth1;7,ip=10.2.0.5/24,if=eth1",

@@ -11,7 +11,7 @@ use slipstack_wire::{LinkId, ipv6, ipv6_extensions as extensions, mld, protocol}
 use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Payload};
-use crate::fib::Choice;
+use crate::fib::{Choice, Query};
 use crate::icmp_limit::IcmpLimit;
 use crate::ip::{Ends, IcmpDetails, IpMeta, PathCause, Report};
 use crate::ipv6::parse_flow;
@@ -135,7 +135,8 @@ impl Cx<'_> {
             body,
         };
         // As on Linux: with the traffic class of the request.
-        let fields = (ip.tos, self.net.ttl(true, 0));
+        let query = Query::between(Some(from.into()), src.into());
+        let fields = (ip.tos, self.net.ttl(&query, 0));
         self.send_icmpv6(now, Ends::new(from, src), fields, &reply, fx);
     }
 
@@ -178,7 +179,8 @@ impl Cx<'_> {
         let Some(from) = from else { return };
         self.counters.bump(Counter::TxIcmpErrors);
         let body = &packet[..packet.len().min(QUOTE_MAX)];
-        let fields = (0, self.net.ttl(true, 0));
+        let query = Query::between(Some(from.into()), src.into());
+        let fields = (0, self.net.ttl(&query, 0));
         let message = Icmpv6Message { kind, body };
         self.send_icmpv6(now, Ends::new(from, src), fields, &message, fx);
     }

@@ -9,6 +9,8 @@
 //!
 //! RFC 4861 5.2, 7.3.2 and 7.3.3.
 
+mod times;
+
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -31,6 +33,9 @@ use crate::ndp::{Sender, send_solicitation};
 use crate::network_layer::{Macs, transmit};
 use crate::rng::SipKey;
 use crate::time::Instant;
+
+pub(crate) use times::ToldTimes;
+use times::{LinkTimes, Times};
 
 /// Frames kept at most for all neighbours that are being resolved, together.
 const HELD_MAX: usize = 1024;
@@ -125,29 +130,12 @@ pub(crate) struct GivenUp {
     pub frames: Vec<(IpAddr, HeldFrame)>,
 }
 
-/// Lifetime of a neighbour's answer, and the interval of requests.
-#[derive(Clone, Copy, Debug)]
-struct Times {
-    reachable: Duration,
-    retry: Duration,
-}
-
-impl Times {
-    fn of(config: &NeighbourConfig) -> Times {
-        Times {
-            reachable: config.reachable,
-            retry: config.retry,
-        }
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     entries: HashTable<Entry>,
     key: SipKey,
     config: NeighbourConfig,
-    /// Times for IPv6 as routers set them (RFC 4861 6.3.2).
-    times6: Times,
+    times6: LinkTimes,
     /// Changes whenever an address that may be cached is no longer right.
     epoch: u32,
     held_total: usize,
@@ -160,7 +148,7 @@ impl Neighbours {
         Self {
             entries: HashTable::new(),
             key,
-            times6: Times::of(&config),
+            times6: LinkTimes::default(),
             config,
             epoch: 0,
             held_total: 0,
@@ -168,20 +156,13 @@ impl Neighbours {
         }
     }
 
-    /// Follows a router; `None`: as configured.
-    pub fn set_times6(&mut self, reachable: Option<Duration>, retry: Option<Duration>) {
-        let own = Times::of(&self.config);
-        self.times6 = Times {
-            reachable: reachable.unwrap_or(own.reachable),
-            retry: retry.unwrap_or(own.retry),
-        };
+    /// Follows the routers of links.
+    pub fn set_times6(&mut self, links: &[ToldTimes]) {
+        self.times6.follow(links, &self.config);
     }
 
-    fn times(&self, ip: IpAddr) -> Times {
-        match ip {
-            IpAddr::V4(_) => Times::of(&self.config),
-            IpAddr::V6(_) => self.times6,
-        }
+    fn times(&self, ip: IpAddr, link: u16) -> Times {
+        self.times6.find((ip, link), &self.config)
     }
 
     /// These neighbours are configured; those that were and are not among them are known no longer.
@@ -275,7 +256,7 @@ impl Neighbours {
         fx: &mut impl Effects,
     ) -> Resolution {
         let hash = hash(&self.key, ip);
-        let times = self.times(ip);
+        let times = self.times(ip, station.link);
         let retry_at = now + times.retry;
         if let Some(entry) = self.entries.find_mut(hash, |entry| entry.ip == ip) {
             entry.last_used = now;
@@ -395,7 +376,7 @@ impl Neighbours {
             confidence,
         } = learned;
         let until = match confidence {
-            Confidence::Confirmed => now + self.times(ip).reachable,
+            Confidence::Confirmed => now + self.times(ip, asker.link).reachable,
             Confidence::Heard => now + self.config.heard,
         };
         let state = State::Known { mac, until };
@@ -462,7 +443,7 @@ impl Neighbours {
         }
         self.next_retry = None;
         let probes_max = self.config.probes_max;
-        let (retry4, retry6) = (self.config.retry, self.times6.retry);
+        let (times6, config) = (&self.times6, &self.config);
         let before = self.entries.len();
         let next_retry = &mut self.next_retry;
         let held_total = &mut self.held_total;
@@ -490,8 +471,8 @@ impl Neighbours {
                 return false;
             }
             *sent += 1;
-            let retry = if entry.ip.is_ipv4() { retry4 } else { retry6 };
-            *retry_at = now + retry.max(Duration::from_millis(1));
+            let times = times6.find((entry.ip, entry.link), config);
+            *retry_at = now + times.retry.max(Duration::from_millis(1));
             note_retry(next_retry, *retry_at);
             let station = Station {
                 mac: macs.on(entry.link),

@@ -374,12 +374,22 @@ impl NetworkLayer {
     /// RFC 1122 3.2.1.7: returns the hop limit of packets whose sender has selected this one, or
     /// none (0).
     #[inline]
-    pub(crate) fn ttl(&self, is_v6: bool, chosen: u8) -> u8 {
-        match (chosen, is_v6) {
-            (0, true) => self.learnt.hop_limit.unwrap_or(DEFAULT_TTL),
-            (0, false) => DEFAULT_TTL,
-            (chosen, _) => chosen,
+    pub(crate) fn ttl(&self, query: &Query, chosen: u8) -> u8 {
+        match chosen {
+            0 if query.dst.is_ipv6() && !self.learnt.links.is_empty() => self.told_hop_limit(query),
+            0 => DEFAULT_TTL,
+            chosen => chosen,
         }
+    }
+
+    /// RFC 4861 6.3.2: the hop limit that the routers of the link advertise by which a packet
+    /// leaves.
+    #[cold]
+    fn told_hop_limit(&self, query: &Query) -> u8 {
+        let link = self.find_route(query).map_or(0, |found| found.link);
+        let mut links = self.learnt.links.iter();
+        let told = links.find(|it| it.link == link);
+        told.and_then(|it| it.hop_limit).unwrap_or(DEFAULT_TTL)
     }
 
     fn find_next_hop(

@@ -23,7 +23,7 @@ use crate::fib::Query;
 use crate::groups::{Asker, GroupFilter};
 use crate::ip::{Ends, IpMeta};
 use crate::ndp::{Sender, is_station, send_probe};
-use crate::neighbour::{Confidence, Learned, Querier};
+use crate::neighbour::{Confidence, Learned, Querier, ToldTimes};
 use crate::network_layer::Cx;
 use crate::route::Route;
 use crate::route6::Routes6;
@@ -250,10 +250,16 @@ impl Cx<'_> {
             return;
         }
         let time = |ms: Option<u32>| ms.map(|ms| Duration::from_millis(ms.into()));
-        let reachable = time(learnt.reachable_ms).map(|base| self.spread(base));
-        self.net
-            .neighbours
-            .set_times6(reachable, time(learnt.retry_ms));
+        let times = learnt.links.iter().map(|it| {
+            let reachable = time(it.reachable_ms).map(|base| self.spread(base));
+            ToldTimes {
+                link: it.link,
+                reachable,
+                retry: time(it.retry_ms),
+            }
+        });
+        let times: Vec<ToldTimes> = times.collect();
+        self.net.neighbours.set_times6(&times);
         self.net.neighbours.renew_epoch();
         self.announce_new(None, &routes);
         self.net.routes6 = routes;

@@ -23,9 +23,19 @@ pub struct Learnt {
     /// far as is known.
     #[serde(skip)]
     pub link_mtu: Option<u16>,
-    /// Default hop limit of packets; for this and the next two, the first link counts whose router
-    /// has advertised a value.
+    /// Values of the links whose routers advertise some.
+    #[serde(default)]
+    pub links: Vec<LearntLink>,
+}
+
+/// The values that routers advertise for a link; `None`: they leave it to the stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearntLink {
+    /// Its number.
+    pub link: u16,
+    /// Default hop limit of packets that leave by it.
     pub hop_limit: Option<u8>,
+    /// Lifetime of a neighbour's answer, and the interval of solicitations.
     pub reachable_ms: Option<u32>,
     pub retry_ms: Option<u32>,
 }
@@ -49,6 +59,7 @@ impl Learnt {
         kept.routers.retain(|router| is_up(zone_of(*router)));
         kept.redirects.retain(|it| is_up(it.link));
         kept.further_mtus.retain(|(link, _)| is_up(*link));
+        kept.links.retain(|it| is_up(it.link));
         kept.mtu = kept.mtu.filter(|_| is_up(0));
         kept
     }

@@ -37,7 +37,7 @@ pub use errors::{Reason, SocketError};
 pub use filter::{FilterAction, FilterDirection, FilterKeep, FilterPart, LimitBy, UnreachCode};
 pub use groups::{GroupChange, MulticastOption};
 pub use keep_alive::KeepAlive;
-pub use learnt::{Learnt, LearntAddress, LearntNetwork, Redirected};
+pub use learnt::{Learnt, LearntAddress, LearntLink, LearntNetwork, Redirected};
 pub use mtu_discovery::MtuDiscovery;
 pub use option::{SocketOption, SocketOptions};
 pub use ports::PortRange;

@@ -78,8 +78,7 @@ impl Discovery {
         self.links.iter().all(Slaac::is_settled)
     }
 
-    /// Returns the configuration that holds now. Hop limit and timers come from the first link
-    /// whose routers advertise them.
+    /// Returns the configuration that holds now.
     pub fn learnt(&self, now: Instant) -> Learnt {
         let mut all = Learnt::default();
         for it in &self.links {
@@ -91,9 +90,7 @@ impl Discovery {
                 0 => all.mtu = learnt.mtu,
                 link => all.further_mtus.extend(learnt.mtu.map(|mtu| (link, mtu))),
             }
-            all.hop_limit = all.hop_limit.or(learnt.hop_limit);
-            all.reachable_ms = all.reachable_ms.or(learnt.reachable_ms);
-            all.retry_ms = all.retry_ms.or(learnt.retry_ms);
+            all.links.extend(learnt.links);
         }
         let routers = self.links.iter().flat_map(|it| it.routers(now));
         all.routers = ranked(routers.collect());

@@ -25,7 +25,7 @@ use lifetime::{Lifetimes, after_s};
 
 use crate::config::SlaacConfig;
 use crate::time::Instant;
-use slipstack_terms::{Learnt, LearntAddress, LearntNetwork, Redirected};
+use slipstack_terms::{Learnt, LearntAddress, LearntLink, LearntNetwork, Redirected};
 
 /// Limits of the state that routers can create; later items are left out.
 const NETWORKS_MAX: usize = 16;
@@ -438,10 +438,23 @@ impl Slaac {
             mtu: self.mtu,
             further_mtus: Vec::new(),
             link_mtu: None,
+            links: self.values().into_iter().collect(),
+        }
+    }
+
+    /// The values that the link's routers advertise, if there are some.
+    fn values(&self) -> Option<LearntLink> {
+        let values = LearntLink {
+            link: self.link.0,
             hop_limit: self.hop_limit,
             reachable_ms: self.reachable_ms,
             retry_ms: self.retry_ms,
-        }
+        };
+        let none = LearntLink {
+            link: self.link.0,
+            ..LearntLink::default()
+        };
+        (values != none).then_some(values)
     }
 }
 

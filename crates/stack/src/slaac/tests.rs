@@ -332,9 +332,12 @@ fn parameters_that_are_not_stated_stay() {
         host.slaac.on_advertisement(host.now, ROUTER, &told, 1500);
     }
     let learnt = host.learnt();
-    assert_eq!((learnt.hop_limit, learnt.mtu), (Some(50), Some(1400)));
-    assert_eq!(learnt.reachable_ms, Some(30_000));
-    assert_eq!(learnt.retry_ms, Some(1_000));
+    assert_eq!(
+        (learnt.links[0].hop_limit, learnt.mtu),
+        (Some(50), Some(1400))
+    );
+    assert_eq!(learnt.links[0].reachable_ms, Some(30_000));
+    assert_eq!(learnt.links[0].retry_ms, Some(1_000));
 }
 
 #[test]
@@ -345,7 +348,7 @@ fn no_reachable_time_is_longer_than_an_hour() {
         let body = [&told_ms.to_be_bytes()[..], &[0; 4]].concat();
         let told = RouterAdvertisement::parse([0, 0, 0, 9], &body).unwrap();
         host.slaac.on_advertisement(host.now, ROUTER, &told, 1500);
-        let kept = host.learnt().reachable_ms;
+        let kept = host.learnt().links[0].reachable_ms;
         assert_eq!(kept, Some(kept_s * 1_000));
     }
 }

@@ -147,9 +147,9 @@ pub fn change(
             choose(conn, cx, |choice| choice.class = 0);
         }
         SocketOption::Priority(class) => choose(conn, cx, |choice| choice.class = class),
-        SocketOption::Ttl(ttl) if conn.key.is_v4() => conn.opts.ttl = cx.net.ttl(false, ttl),
+        SocketOption::Ttl(ttl) if conn.key.is_v4() => set_ttl(conn, ttl, cx),
         SocketOption::TosV6(tos) if !conn.key.is_v4() => conn.opts.tos = tos,
-        SocketOption::TtlV6(ttl) if !conn.key.is_v4() => conn.opts.ttl = cx.net.ttl(true, ttl),
+        SocketOption::TtlV6(ttl) if !conn.key.is_v4() => set_ttl(conn, ttl, cx),
         SocketOption::Mark(mark) => choose(conn, cx, |choice| choice.mark = mark),
         SocketOption::Table(table) => choose(conn, cx, |choice| choice.table = table),
         SocketOption::Link(link) => choose(conn, cx, |choice| choice.link = link),
@@ -206,6 +206,11 @@ fn set_keep_alive(conn: &mut Connection, keep: KeepAlive, now: Instant, cx: &mut
 fn fix_rcvbuf(conn: &mut Connection, bytes: u32) {
     conn.rcv.buffer = bytes;
     conn.rcv.is_buffer_fixed = true;
+}
+
+fn set_ttl(conn: &mut Connection, chosen: u8, cx: &Cx<'_>) {
+    let query = conn.key.query().by(cx.net.choices.find(conn.choice));
+    conn.opts.ttl = cx.net.ttl(&query, chosen);
 }
 
 /// Its packets go another way from now on.

@@ -277,8 +277,7 @@ pub fn entry_for(
         irs,
         ts_offset,
     } = numbers;
-    let is_v6 = !key.is_v4();
-    let (tos, ttl) = preset.header(!is_v6);
+    let (tos, ttl) = preset.header(key.is_v4());
     SynEntry {
         key: *key,
         listener,
@@ -303,7 +302,7 @@ pub fn entry_for(
         has_ecn: false,
         hop: None,
         tos,
-        ttl: net.ttl(is_v6, ttl),
+        ttl: net.ttl(&key.query().by(net.choices.find(preset.choice)), ttl),
         choice: preset.choice,
         is_owed: false,
     }

@@ -78,11 +78,6 @@ fn address(
         true => (options.tos_v6, options.ttl_v6),
         false => (options.tos, options.ttl),
     };
-    let ttl = match multicast {
-        _ if !dst.ip().is_multicast() => cx.net.ttl(is_v6, ttl),
-        Some(multicast) => multicast.ttl(is_v6),
-        None => 1,
-    };
     let choice = match datagram.link {
         Some(link) => Choice {
             link: Choice::link_of(link),
@@ -94,14 +89,20 @@ fn address(
         mark: datagram.mark.unwrap_or(choice.mark),
         ..choice
     };
-    let packet = OutPacket {
+    let mut packet = OutPacket {
         src: find_source(socket, datagram, (dst, choice), cx)?,
         dst: dst.ip(),
         protocol: protocol::UDP,
         tos: datagram.tos.unwrap_or(tos),
-        ttl: datagram.ttl.unwrap_or(ttl),
+        ttl: 0,
         dont_fragment: true,
         choice,
+    };
+    packet.ttl = match (datagram.ttl, multicast) {
+        (Some(ttl), _) => ttl,
+        _ if !dst.ip().is_multicast() => cx.net.ttl(&packet.query(), ttl),
+        (None, Some(multicast)) => multicast.ttl(is_v6),
+        (None, None) => 1,
     };
     let port = dst.port();
     Ok(Address { packet, port })

@@ -47,6 +47,10 @@ fn frame(src: Ipv6Addr, dst: Ipv6Addr, hops: u8, kind: Icmpv6Kind, body: &[u8]) 
 
 /// 2001:db8:n::/64 for an hour from a router with its link-layer address and an MTU.
 fn advertisement(n: u8, mtu: u32) -> Vec<u8> {
+    advertisement_with(n, mtu, 50)
+}
+
+fn advertisement_with(n: u8, mtu: u32, hop_limit: u8) -> Vec<u8> {
     let mut body = vec![0; 8];
     body.extend([1, 1]);
     body.extend(ROUTER_MAC);
@@ -54,7 +58,7 @@ fn advertisement(n: u8, mtu: u32) -> Vec<u8> {
     body.extend(mtu.to_be_bytes());
     body.extend([3, 4, 64, 0xc0, 0, 0, 14, 16, 0, 0, 14, 16, 0, 0, 0, 0]);
     body.extend([0x20, 1, 0xd, 0xb8, 0, n, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    let kind = Icmpv6Kind::RouterAdvertisement([50, 0, 7, 8]);
+    let kind = Icmpv6Kind::RouterAdvertisement([hop_limit, 0, 7, 8]);
     frame(ROUTER, ALL_NODES, 255, kind, &body)
 }
 
@@ -458,6 +462,25 @@ fn routers_of_two_links_with_one_address_are_two() {
     stack.udp_send(*now, socket, &datagram, fx).unwrap();
     let sent = sent_on(&mut table);
     assert_eq!((sent[0].0, sent[0].1.src), (VLAN, own.ip));
+}
+
+#[test]
+fn packets_have_the_hop_limit_that_the_routers_of_their_link_advertise() {
+    // RFC 4861 6.3.2 and 6.3.4; 0: this router leaves it to the stack.
+    for (advertised, used) in [(33, 33), (0, 64)] {
+        let mut table = two_links();
+        table.input(&advertisement(1, 1400));
+        input_on(&mut table, VLAN, &advertisement_with(2, 1300, advertised));
+        table.pass(1000);
+        let any = "[::]:7000".parse().unwrap();
+        let socket = table.stack.udp_bind(any, UdpOptions::default()).unwrap();
+        for (link, expected) in [(0, 50), (VLAN, used)] {
+            table.take_frames();
+            let frames = send(&mut table, socket, zoned(ROUTER, LinkId(link)), b"x");
+            let packet = Ipv6Packet::parse(&frames[0][14..]).unwrap();
+            assert_eq!(packet.header.hop_limit, expected, "link {link}");
+        }
+    }
 }
 
 #[test]
