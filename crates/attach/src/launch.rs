@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::io::{FdFlags, fcntl_setfd};
-use slipstack_channel::control::{ControlSocket, DeviceSummary, Hello, Request, Welcome};
-use slipstack_config::Settings;
+use slipstack_channel::control::{ControlSocket, DeviceSummary, Hello, Request, Switch, Welcome};
+use slipstack_config::{OPTION, Settings};
 
 use crate::door::{Identity, ask, by_path, introduce, options};
 use crate::error::Error;
@@ -212,17 +212,23 @@ fn check_routes(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
 
 /// A device is opened once: switches that it was not opened with would have no effect.
 fn check_switches(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
-    let has = |name: &str| {
-        let mut on = welcome.device.switches.iter();
-        on.any(|it| it == name) || (name == "forward" && welcome.network.is_forwarding)
+    let forwards = welcome.network.is_forwarding;
+    let has = |wanted: &Switch| {
+        welcome.device.switches.contains(wanted) || (*wanted == Switch::Forwarding && forwards)
     };
-    match options(settings).switches().find(|name| !has(name)) {
-        Some(wanted) => Err(Error::OtherSwitch {
-            interface: welcome.interface.clone(),
-            wanted,
-        }),
-        None => Ok(()),
-    }
+    let Some(missing) = options(settings).switches().find(|it| !has(it)) else {
+        return Ok(());
+    };
+    Err(Error::OtherSwitch {
+        interface: welcome.interface.clone(),
+        wanted: match missing {
+            Switch::NoSegmentation => OPTION.has_no_segmentation.name,
+            Switch::NoChecksum => OPTION.has_no_checksum.name,
+            Switch::Promiscuous => OPTION.is_promiscuous.name,
+            Switch::Autoconfigured => OPTION.is_autoconfigured.name,
+            Switch::Forwarding => OPTION.is_forwarding.name,
+        },
+    })
 }
 
 fn check_share(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {

@@ -296,9 +296,24 @@ pub struct DeviceSummary {
     pub is_heard: bool,
     /// The interface was made for the stack: its other side is this machine's kernel.
     pub is_own: bool,
-    /// The switches with which it was opened, by their names on the command line ("no-tso").
+    /// The switches with which it was opened.
     #[serde(default)]
-    pub switches: Vec<String>,
+    pub switches: Vec<Switch>,
+}
+
+/// A switch of a device, which holds from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Switch {
+    /// The stack cuts segments and datagrams itself.
+    NoSegmentation,
+    /// The stack computes checksums itself.
+    NoChecksum,
+    /// Frames to all stations are heard.
+    Promiscuous,
+    /// IPv6 addresses, router and MTU come from the link's routers.
+    Autoconfigured,
+    /// Packets for others are passed on.
+    Forwarding,
 }
 
 /// Role of a descriptor beside a message.

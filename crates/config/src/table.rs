@@ -120,8 +120,8 @@ options! {
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "A route beside --ip and --gw, such as 10.1.0.0/16,via=10.0.0.2; also dev=, \
-            table=, metric=, src=, mtu=, unreachable; may be given several times, or separated by \
-            semicolons",
+            table=, metric=, src=, mtu=, unreachable, prohibit, blackhole; may be given several \
+            times, or separated by semicolons",
     }
 
     rules: Vec<RuleSpec> = "rule" "from=NET,table=ID" {

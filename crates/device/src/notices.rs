@@ -96,7 +96,7 @@ pub struct ListedRoute {
     pub origin: RouteOrigin,
 }
 
-/// Where a route comes from.
+/// Origin of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RouteOrigin {
     /// It is the network of an address.

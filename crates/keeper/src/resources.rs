@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use slipstack_channel::control::net::{FilterState, Interface, NetworkState};
-use slipstack_channel::control::{self, DeviceSummary};
+use slipstack_channel::control::{self, DeviceSummary, Switch};
 use slipstack_device::{Backend, Description, PortSettings, Slots, Transport, choose, find, iface};
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
@@ -122,22 +122,22 @@ pub struct Options {
 }
 
 impl Options {
-    /// The switches of the device that are on, by their names on the command line.
-    pub fn switches(&self) -> impl Iterator<Item = &'static str> + use<> {
+    /// The switches of the device that are on.
+    pub fn switches(&self) -> impl Iterator<Item = Switch> + use<> {
         let PortSettings {
             has_no_segmentation,
             has_no_checksum,
             is_promiscuous,
         } = self.device.settings;
         let all = [
-            ("no-tso", has_no_segmentation),
-            ("no-tx-checksum", has_no_checksum),
-            ("promiscuous", is_promiscuous),
-            ("slaac", self.is_autoconfigured),
-            ("forward", self.network.is_forwarding),
+            (Switch::NoSegmentation, has_no_segmentation),
+            (Switch::NoChecksum, has_no_checksum),
+            (Switch::Promiscuous, is_promiscuous),
+            (Switch::Autoconfigured, self.is_autoconfigured),
+            (Switch::Forwarding, self.network.is_forwarding),
         ];
         let on = all.into_iter().filter(|(_, is_on)| *is_on);
-        on.map(|(name, _)| name)
+        on.map(|(switch, _)| switch)
     }
 
     /// The runtime directory these options lead to.
@@ -415,7 +415,7 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
             has_interface: is.has_interface,
             is_heard: is.is_heard,
             is_own: is.makes_interface,
-            switches: options.switches().map(str::to_owned).collect(),
+            switches: options.switches().collect(),
         },
         mac: [0; 6],
         tso_max: 0,

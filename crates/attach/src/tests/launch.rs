@@ -1,7 +1,7 @@
 //! A program starts only if the running stack is the one that was asked for.
 
-use slipstack_channel::control::Welcome;
 use slipstack_channel::control::net::{Interface, KernelShare, Listed, RouteEntry, ShareAction};
+use slipstack_channel::control::{Switch, Welcome};
 use slipstack_config::Settings;
 
 use super::{settings, welcome};
@@ -123,20 +123,21 @@ fn another_vlan_is_refused_with_both() {
 #[test]
 fn a_switch_that_the_device_was_opened_without_is_refused() {
     let switches = [
-        ("NO_TSO", "no-tso"),
-        ("NO_TX_CHECKSUM", "no-tx-checksum"),
-        ("PROMISCUOUS", "promiscuous"),
-        ("SLAAC", "slaac"),
-        ("FORWARD", "forward"),
+        ("NO_TSO", Switch::NoSegmentation),
+        ("NO_TX_CHECKSUM", Switch::NoChecksum),
+        ("PROMISCUOUS", Switch::Promiscuous),
+        ("SLAAC", Switch::Autoconfigured),
+        ("FORWARD", Switch::Forwarding),
     ];
-    for (variable, name) in switches {
+    for (variable, switch) in switches {
         match check(&[(variable, "true")], &welcome()) {
-            Err(Error::OtherSwitch { wanted, .. }) => assert_eq!(wanted, name),
-            other => panic!("{name}: {other:?}"),
+            Err(Error::OtherSwitch { wanted, .. }) => {
+                assert_eq!(wanted.to_uppercase().replace('-', "_"), variable);
+            }
+            other => panic!("{variable}: {other:?}"),
         }
         let mut with = welcome();
-        with.device.switches = vec![name.to_owned()];
-        with.network.is_forwarding = true;
+        with.device.switches = vec![switch];
         check(&[(variable, "true")], &with).unwrap();
         // One that is not named is as it is.
         check(&[], &with).unwrap();

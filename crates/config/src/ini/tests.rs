@@ -7,7 +7,7 @@ use super::fields::*;
 use super::keys::{SECTIONS, Use};
 use super::reader::{Entry, read};
 use super::*;
-use crate::{Layers, LogLevel, Settings};
+use crate::{Layers, LogLevel, RuleTarget, Settings};
 
 struct TwoPorts;
 
@@ -77,7 +77,7 @@ fn virtual_addresses_ipv6_vlan_and_rules_are_taken() {
     ];
     assert_eq!(addresses, expected);
     assert_eq!(found.gateways.len(), 2);
-    assert_eq!(found.rules[0].table, 254);
+    assert_eq!(found.rules[0].target, RuleTarget::Table(254));
 }
 
 #[test]
@@ -104,8 +104,8 @@ fn several_vlans_have_tables_by_their_place_in_the_filter() {
         )
     };
     assert_eq!(texts, [text(10, 254), text(20, 1), text(30, 2)]);
-    let tables: Vec<u32> = found.rules.iter().map(|rule| rule.table).collect();
-    assert_eq!(tables, [254, 254, 1, 1, 2, 2]);
+    let targets: Vec<RuleTarget> = found.rules.iter().map(|rule| rule.target).collect();
+    assert_eq!(targets, [254, 254, 1, 1, 2, 2].map(RuleTarget::Table));
 }
 
 #[test]

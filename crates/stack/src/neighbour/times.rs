@@ -1,5 +1,5 @@
-//! Lifetimes of neighbours' answers and intervals of requests: of IPv6 the routers of a link may set
-//! them (RFC 4861 6.3.2).
+//! Lifetimes of neighbours' answers and intervals of requests. For IPv6 the routers of a link may
+//! set them (RFC 4861 6.3.2).
 
 use alloc::vec::Vec;
 use core::net::IpAddr;

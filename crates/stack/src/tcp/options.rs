@@ -140,12 +140,7 @@ pub fn change(
             fix_rcvbuf(conn, bytes.unwrap_or(0).clamp(WINDOW_CLAMP_MIN, most));
         }
         SocketOption::Linger2(time) => conn.opts.linger2_ms = time.map_or(u32::MAX, ms),
-        SocketOption::Tos(tos) => {
-            if conn.key.is_v4() {
-                conn.opts.tos = tos;
-            }
-            choose(conn, cx, |choice| choice.class = 0);
-        }
+        SocketOption::Tos(tos) => set_tos(conn, tos, cx),
         SocketOption::Priority(class) => choose(conn, cx, |choice| choice.class = class),
         SocketOption::Ttl(ttl) if conn.key.is_v4() => set_ttl(conn, ttl, cx),
         SocketOption::TosV6(tos) if !conn.key.is_v4() => conn.opts.tos = tos,
@@ -206,6 +201,14 @@ fn set_keep_alive(conn: &mut Connection, keep: KeepAlive, now: Instant, cx: &mut
 fn fix_rcvbuf(conn: &mut Connection, bytes: u32) {
     conn.rcv.buffer = bytes;
     conn.rcv.is_buffer_fixed = true;
+}
+
+/// Sets the class of the connection's packets back, too.
+fn set_tos(conn: &mut Connection, tos: u8, cx: &mut Cx<'_>) {
+    if conn.key.is_v4() {
+        conn.opts.tos = tos;
+    }
+    choose(conn, cx, |choice| choice.class = 0);
 }
 
 fn set_ttl(conn: &mut Connection, chosen: u8, cx: &Cx<'_>) {
