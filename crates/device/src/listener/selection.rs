@@ -163,7 +163,7 @@ mod tests {
         };
         assert!(port(80).keeps(&tagged));
         assert!(!port(81).keeps(&tagged));
-        assert!(!of_own().keeps(&tagged[..16]));
+        assert!(!port(80).keeps(&tagged[..16]));
     }
 
     #[test]
