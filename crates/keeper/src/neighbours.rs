@@ -17,7 +17,7 @@ const PROBES: usize = 8;
 const ENTRY_LEN: usize = 32;
 /// Position of the count of moves, in the page before the entries.
 const MOVES: usize = 0;
-/// Where the number of changes is counted.
+/// Place of the number of changes.
 const CHANGES: usize = 8;
 const LEN: usize = PAGE + ENTRIES * ENTRY_LEN;
 /// Number of a reader's attempts when it meets the writer.
