@@ -73,9 +73,9 @@ pub use reply::Reply;
 pub use returned::{Returned, ReturnedRing};
 pub use send_side::{SendSide, Sent};
 pub use slipstack_terms::{
-    CHOOSER_MAX, ChooserPart, CloseMode, Congestion, GroupChange, KeepAlive, LogLevel,
-    MtuDiscovery, MulticastOption, PortRange, Reason, SocketError, SocketOption, SocketOptions,
-    SocketState, Spin, TcpInfo, Transport, run_classic,
+    CHOOSER_MAX, ChooserPart, CloseMode, Congestion, FastOpenKeys, GroupChange, KeepAlive,
+    LogLevel, MtuDiscovery, MulticastOption, PortRange, Reason, SocketError, SocketOption,
+    SocketOptions, SocketState, Spin, TcpInfo, Transport, run_classic,
 };
 pub use state::State;
 pub use urgent::{Urgent, UrgentWord};

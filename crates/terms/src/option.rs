@@ -3,7 +3,9 @@
 use core::time::Duration;
 
 use crate::words::{WORDS, Words};
-use crate::{ChooserPart, Congestion, KeepAlive, MtuDiscovery, MulticastOption, PortRange};
+use crate::{
+    ChooserPart, Congestion, FastOpenKeys, KeepAlive, MtuDiscovery, MulticastOption, PortRange,
+};
 
 /// Declares the options: number in shared memory, name, type, and the field that keeps the value
 /// for a connection that is to be.
@@ -135,6 +137,20 @@ options! {
     /// The class of packets (SO_PRIORITY) plus one; 0 = by the type of service of IPv4, to which
     /// [`SocketOption::Tos`] sets it back.
     38 Priority(u8) => priority: u8;
+    /// Shortest retransmission timeout beyond the round trip, in microseconds; 0 = the default.
+    39 RtoMin(u32) => rto_min_us: u32;
+    /// Longest retransmission timeout in milliseconds; 0 = the default.
+    40 RtoMax(u32) => rto_max_ms: u32;
+    /// Longest delay of an ACK in microseconds; 0 = the default.
+    41 AckDelayMax(u32) => ack_delay_max_us: u32;
+    /// Smallest time to live of a peer's IPv4 packets (IP_MINTTL); 0 = any.
+    42 HopsMin(u8) => hops_min: u8;
+    /// Smallest hop limit of a peer's IPv6 packets (IPV6_MINHOPCOUNT); 0 = any.
+    43 HopsMinV6(u8) => hops_min_v6: u8;
+    /// Data of a SYN is accepted, and sent, without a cookie (TCP_FASTOPEN_NO_COOKIE).
+    44 FastOpenNoCookie(bool) => fast_open_no_cookie: bool;
+    /// Keys of a listener's Fast Open cookies (TCP_FASTOPEN_KEY).
+    45 FastOpenKeys(FastOpenKeys) => fast_open_keys: Option<FastOpenKeys>;
 }
 
 #[cfg(test)]

@@ -18,9 +18,7 @@ static int is_left_out(int which, int level, int name) {
         {SOL_SOCKET, 51 /* …_REUSEPORT_CBPF */},
         {SOL_SOCKET, 52 /* …_EBPF */},
         {IPPROTO_IP, 4 /* IP_OPTIONS */},
-        {IPPROTO_IP, 21 /* IP_MINTTL */},
         {IPPROTO_IP, 52},
-        {IPPROTO_IPV6, 73},
         {IPPROTO_TCP, 11 /* TCP_INFO */},
         {IPPROTO_TCP, 13 /* TCP_CONGESTION */},
         {IPPROTO_TCP, 14},
@@ -32,15 +30,11 @@ static int is_left_out(int which, int level, int name) {
         {IPPROTO_TCP, 27},
         {IPPROTO_TCP, 28},
         {IPPROTO_TCP, 32},
-        {IPPROTO_TCP, 33},
-        {IPPROTO_TCP, 34},
+        {IPPROTO_TCP, 33 /* TCP_FASTOPEN_KEY */},
         {IPPROTO_TCP, 37},
         {IPPROTO_TCP, 38},
         {IPPROTO_TCP, 39},
         {IPPROTO_TCP, 40},
-        {IPPROTO_TCP, 44},
-        {IPPROTO_TCP, 45},
-        {IPPROTO_TCP, 46},
         {IPPROTO_UDP, 100},
     };
     for (int i = 0; i < sizeof places / sizeof *places; i++)
@@ -65,6 +59,13 @@ static void show(int fd, int level, int name) {
 static void set(int fd, int level, int name, int value, socklen_t len) {
     int failed = setsockopt(fd, level, name, &value, len);
     printf(", %d/%d %s", value, len, failed ? name_of(errno) : "0");
+}
+
+/* Servers that refuse source routes read them from each connection, and clear them. */
+static void packet_options(int fd) {
+    printf("IP_OPTIONS:");
+    show(fd, IPPROTO_IP, IP_OPTIONS);
+    NOTE(", cleared %s", setsockopt(fd, IPPROTO_IP, IP_OPTIONS, 0, 0) ? name_of(errno) : "0");
 }
 
 static int made(int which) {
@@ -93,6 +94,12 @@ int main(void) {
                   {IPPROTO_TCP, 46},
                   {IPPROTO_UDP, 110}};
     static const int values[] = {1, 0, -1, 7, 100000};
+    for (int which = 0; which < 8; which++) {
+        int fd = made(which);
+        printf("%s ", kinds[which]);
+        packet_options(fd);
+        close(fd);
+    }
     for (int which = 0; which < 8; which++)
         for (int l = 0; l < 5; l++)
             for (int name = 1; name <= levels[l].last; name++) {

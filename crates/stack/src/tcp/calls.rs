@@ -57,6 +57,7 @@ impl Tcp {
         let local = SocketAddr::new(local.ip(), port);
         let choice = cx.net.choices.note(Choice::of(&options.socket));
         let preset = Preset::of(&options.socket, &cx.config.tcp, choice);
+        self.check_hops_for(&[preset.bounds(true), preset.bounds(false)]);
         let Some(id) = self.listeners.add(local, hold, options, preset) else {
             self.ports.release(&hold, port);
             return Err(SocketError::LimitReached);
@@ -82,7 +83,9 @@ impl Tcp {
         listener.preset = Preset::of(&options, &cx.config.tcp, choice);
         let links = (listener.options.socket.link, options.link);
         listener.options.socket = options;
+        let bounds = [true, false].map(|is_v4| listener.preset.bounds(is_v4));
         self.listeners.set_link(links.0, links.1);
+        self.check_hops_for(&bounds);
         Ok(())
     }
 
@@ -192,7 +195,8 @@ impl Tcp {
         let id = conn.id;
         conn.cc
             .begin(u32::from(conn.opts.mss_max), cx.config.tcp.initial_cwnd);
-        conn.limit_rate(preset.rate_max, cx.config.tcp.pacing);
+        conn.take_limits(&preset, cx.config.tcp.pacing);
+        conn.opts.manner.set_defers_ack(preset.deferrals > 0);
         cx.counters.bump(Counter::TcpConnects);
         fx.event(Event::FlowOpened {
             conn: id,
@@ -201,10 +205,12 @@ impl Tcp {
         });
         if options.fast_open {
             let servers = &mut self.fast_open_servers;
-            let attempt = client::attempt(now, conn, servers, cx);
+            let needs_none = options.fast_open_no_cookie;
+            let attempt = client::attempt(now, conn, needs_none, servers, cx);
             conn.flight_mut().attempt = attempt;
         }
         client::start(conn, now, cx, fx);
+        self.check_hops_for(&[preset.bounds(key.is_v4())]);
         self.settle(now, index, Verdict::Alive, cx, fx);
         Ok(id)
     }
@@ -421,6 +427,8 @@ impl Tcp {
             .ok_or(SocketError::UnknownId)?;
         options::change(conn, option, now, cx, fx)?;
         conn.is_dirty = true;
+        let bounds = conn.bounds();
+        self.check_hops_for(&[bounds]);
         self.settle(now, id.index, Verdict::Alive, cx, fx);
         Ok(())
     }

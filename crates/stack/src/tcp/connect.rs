@@ -7,7 +7,7 @@ use core::time::Duration;
 use slipstack_wire::tcp_options::TcpOptions;
 
 use super::cc::Control;
-use super::connection::{Beginning, Connection, Options, Receive, Send};
+use super::connection::{AckState, Beginning, Connection, Options, Receive, Send};
 use super::establish;
 use super::fast_open::{ServerCache, client};
 use super::flow::{FlowHasher, FlowKey};
@@ -33,6 +33,9 @@ use crate::time::{Instant, Tick, nanos};
 /// Delay of the SYN's retransmission after a reset for an earlier connection (Linux:
 /// TCP_TIMEOUT_MIN).
 const AGAIN_NS: u64 = 2_000_000;
+/// Delay of an ACK that waits for the program's first data (Linux: TCP_DELACK_MAX).
+const DEFERRED_ACK_MS: u16 = 200;
+
 /// The values a connection block is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Seed<'a> {
@@ -236,9 +239,21 @@ pub fn on_segment(
         let answer = client::Answer { segment, ack };
         client::on_answer(conn, now, answer, servers, cx, fx);
     }
-    // The handshake's last ACK carries data if there is some.
-    conn.owe_ack();
+    acknowledge_answer(conn);
     Verdict::Alive
+}
+
+/// The handshake's last ACK carries data if there is some, and with TCP_DEFER_ACCEPT waits for it
+/// as long as an ACK may (Linux: tcp_rcv_synsent_state_process).
+fn acknowledge_answer(conn: &mut Connection) {
+    let defers = conn.opts.manner.defers_ack();
+    conn.opts.manner.set_defers_ack(false);
+    if !defers || conn.snd.has_unsent() {
+        return conn.owe_ack();
+    }
+    conn.rcv.ack = AckState::Delayed;
+    conn.rcv.ato_ms = DEFERRED_ACK_MS;
+    conn.rcv.is_interactive = true;
 }
 
 /// RFC 9293 3.10.7.3 (first): a segment that acknowledges another SYN than ours is reset.
@@ -293,7 +308,7 @@ pub fn on_timeout(
     control::send_syn(conn, now, cx, fx);
     let wait = conn.backoff.apply(
         nanos(cx.config.tcp.rto_initial),
-        nanos(cx.config.tcp.rto_max),
+        conn.rto_max_ns(&cx.config.tcp),
     );
     let wait = wait.min(resend_timer::patience_ns(conn, now));
     conn.timers

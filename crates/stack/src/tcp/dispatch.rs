@@ -16,7 +16,7 @@ use super::segment::Segment;
 use super::timers::Due;
 use super::timewait::TimeWait;
 use super::verdict::Verdict;
-use super::{Tcp, connect, keepalive, resend, urgent};
+use super::{Tcp, TrainState, connect, keepalive, resend, urgent};
 use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, RxMeta};
@@ -57,6 +57,9 @@ impl Tcp {
         let segment = Segment::new(&parsed, ip.tos, meta);
         let hash = self.hasher.table(&key);
         let place = self.find_place(&key, hash);
+        if self.checks_hops && self.is_from_too_far(place, &key, ip) {
+            return cx.counters.bump(Counter::DropTcpHops);
+        }
         if let Some(FlowState::Connection(index)) = place {
             return self.on_connection_segment(now, index, &segment, cx, fx);
         }
@@ -73,6 +76,26 @@ impl Tcp {
                 self.on_former(now, index, &arrival, packet, cx, fx)
             }
             _ => self.on_unknown(now, &arrival, packet, None, cx, fx),
+        }
+    }
+
+    /// Returns whether the hop limit of a packet is below the smallest one that its connection or
+    /// listener admits (RFC 5082 3).
+    #[cold]
+    fn is_from_too_far(&mut self, place: Option<FlowState>, key: &FlowKey, ip: &IpMeta) -> bool {
+        match place {
+            Some(FlowState::Connection(index)) => {
+                // Segments are checked one by one: none continues another unseen.
+                self.train.state = TrainState::Idle;
+                let conn = self.conns.at(index);
+                conn.is_some_and(|conn| conn.is_too_far(ip.ttl))
+            }
+            Some(FlowState::TimeWait(_)) => false,
+            Some(FlowState::Syn(_)) | None => {
+                let id = self.listeners.choose(key, Some(ip.link), &self.hasher);
+                let listener = id.and_then(|id| self.listeners.find(id));
+                listener.is_some_and(|it| ip.ttl < it.preset.bounds(key.is_v4()).hops_min)
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 
 use slipstack_wire::user_timeout::UserTimeout;
 
+use super::bounds::Bounds;
 use super::delivery::Rate;
 use super::mtu_search::search::Search;
 use super::rack::Rack;
@@ -199,6 +200,7 @@ pub struct Kept {
     pub peer_timeout: Option<UserTimeout>,
     /// Largest pacing rate in bytes a second (SO_MAX_PACING_RATE); 0 = no limit.
     pub rate_max: u32,
+    pub bounds: Bounds,
 }
 
 /// Counters kept while a connection rests.

@@ -81,6 +81,27 @@ impl FlowKey {
         secret.mac_words([a, b, d, e])
     }
 
+    /// A MAC over the two addresses as Linux makes Fast Open cookies of a key
+    /// (__tcp_fastopen_cookie_gen_cipher()), so that servers of both kinds can share one.
+    pub fn cookie_mac(&self, key: &SipKey) -> u64 {
+        let low = |bytes: [u8; 16]| u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default());
+        let high = |bytes: [u8; 16]| u64::from_le_bytes(bytes[8..].try_into().unwrap_or_default());
+        match (self.remote_ip(), self.local_ip()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                let (from, to) = (from.to_bits().swap_bytes(), to.to_bits().swap_bytes());
+                key.mac_words([u64::from(to) << 32 | u64::from(from)])
+            }
+            (from, to) => {
+                let octets = |ip: IpAddr| match ip {
+                    IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+                    IpAddr::V6(ip) => ip.octets(),
+                };
+                let (from, to) = (octets(from), octets(to));
+                key.mac_words([low(from), high(from), low(to), high(to)])
+            }
+        }
+    }
+
     /// Returns a MAC over the flow and one more word, for values that leave the machine.
     pub fn mac(&self, secret: &SipKey, word: u64) -> u64 {
         let [a, b, c, d, e] = self.words();

@@ -5,6 +5,7 @@
 //! allowed (RFC 2018 8), and so is reneging on out-of-order ranges beyond those that fit. The
 //! adopter checks everything: the bytes may be hostile.
 
+mod fields;
 mod origin;
 mod renumbering;
 mod rivals;
@@ -13,13 +14,18 @@ mod soundness;
 pub use origin::{Progress, foresee};
 use slipstack_wire::user_timeout::UserTimeout;
 
+use fields::{
+    BUFFER_FIXED, CORK, ECN, FIN_QUEUED, FIN_RECEIVED, FIN_SENT, Fields, KEEP_ALIVE, LIMIT_FIXED,
+    NO_DELAY, OWES_TIMEOUT, PASSIVE, RANGES, REBUILT, SACK, SCALING, TIMESTAMPS,
+};
+
 use super::Tcp;
 use super::assembler::Range;
+use super::bounds::Bounds;
 use super::connect::{self, Seed};
 use super::connection::Connection;
 use super::figures::Segments;
-use super::flow::{FlowKey, FlowState, pack};
-use super::numbers::{Reader, Writer};
+use super::flow::FlowState;
 use super::options::{self, Preset};
 use super::phase::Phase;
 use super::rtt::Rtt;
@@ -34,8 +40,6 @@ use crate::options::{Congestion, KeepAlive, SocketOptions};
 use crate::time::Instant;
 use core::time::Duration;
 
-const VERSION: u32 = 7;
-const RANGES: usize = 8;
 
 /// A detached connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +49,7 @@ pub struct ConnectionImage {
 
 impl ConnectionImage {
     /// Length of the plain form.
-    pub const LEN: usize = 460;
+    pub const LEN: usize = 473;
 
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         self.bytes
@@ -91,232 +95,7 @@ impl ConnectionImage {
     }
 }
 
-/// The fields in the order in which they are written.
-#[derive(Debug)]
-struct Fields {
-    key: FlowKey,
-    phase: Phase,
-    flags: u32,
-    iss: u32,
-    irs: u32,
-    una: u64,
-    nxt: u64,
-    written: u64,
-    snd_edge: u64,
-    wl1: u64,
-    wl2: u64,
-    snd_wnd: u32,
-    wnd_max: u32,
-    limit: u32,
-    rcv_nxt: u64,
-    rcv_edge: u64,
-    consumed: u64,
-    fin_at: u64,
-    buffer: u32,
-    ts_recent: u32,
-    ts_offset: u32,
-    srtt: u64,
-    rttvar: u64,
-    cwnd: u32,
-    ssthresh: u32,
-    keep_idle_ms: u32,
-    keep_interval_ms: u32,
-    user_timeout_ms: u32,
-    linger2_ms: u32,
-    peer_mss: u16,
-    mss_max: u16,
-    snd_shift: u8,
-    rcv_shift: u8,
-    keep_probes: u8,
-    tos: u8,
-    ttl: u8,
-    congestion: u8,
-    urgent_end: u64,
-    peer_timeout: u16,
-    segs_in: u32,
-    segs_out: u32,
-    data_segs_in: u32,
-    data_segs_out: u32,
-    retransmitted: u32,
-    choice_mark: u32,
-    choice_table: u16,
-    choice_link: u16,
-    choice_class: u8,
-    rate_max: u32,
-    ranges: [Range; RANGES],
-}
-
-const TIMESTAMPS: u32 = 1;
-const SACK: u32 = 2;
-const SCALING: u32 = 4;
-const NO_DELAY: u32 = 8;
-const CORK: u32 = 16;
-const KEEP_ALIVE: u32 = 32;
-const FIN_QUEUED: u32 = 64;
-const FIN_SENT: u32 = 128;
-const FIN_RECEIVED: u32 = 256;
-const LIMIT_FIXED: u32 = 512;
-const BUFFER_FIXED: u32 = 1024;
-const ECN: u32 = 2048;
-const PASSIVE: u32 = 4096;
-const OWES_TIMEOUT: u32 = 8192;
-const REBUILT: u32 = 16_384;
-
-/// One list of fields for reading and writing.
-macro_rules! each_field {
-    ($action:ident, $f:expr, $io:expr) => {
-        $action!(
-            $f,
-            $io,
-            flags,
-            iss,
-            irs,
-            una,
-            nxt,
-            written,
-            snd_edge,
-            wl1,
-            wl2,
-            snd_wnd,
-            wnd_max,
-            limit,
-            rcv_nxt,
-            rcv_edge,
-            consumed,
-            fin_at,
-            buffer,
-            ts_recent,
-            ts_offset,
-            srtt,
-            rttvar,
-            cwnd,
-            ssthresh,
-            keep_idle_ms,
-            keep_interval_ms,
-            user_timeout_ms,
-            linger2_ms,
-            peer_mss,
-            mss_max,
-            snd_shift,
-            rcv_shift,
-            keep_probes,
-            tos,
-            ttl,
-            congestion,
-            urgent_end,
-            peer_timeout,
-            segs_in,
-            segs_out,
-            data_segs_in,
-            data_segs_out,
-            retransmitted,
-            choice_mark,
-            choice_table,
-            choice_link,
-            choice_class,
-            rate_max
-        )
-    };
-}
-
-macro_rules! put_fields {
-    ($f:expr, $io:expr, $($name:ident),*) => { $( $io.put(&$f.$name.to_le_bytes()); )* };
-}
-
-macro_rules! take_fields {
-    ($f:expr, $io:expr, $($name:ident),*) => { $( $f.$name = $io.number()?; )* };
-}
-
 impl Fields {
-    fn write(&self, bytes: &mut [u8]) {
-        let mut out = Writer::new(bytes);
-        out.put(&VERSION.to_le_bytes());
-        out.put(&pack(self.key.local_ip()));
-        out.put(&pack(self.key.remote_ip()));
-        out.put(&self.key.local_port.to_le_bytes());
-        out.put(&self.key.remote_port.to_le_bytes());
-        out.put(&[self.phase as u8]);
-        each_field!(put_fields, self, out);
-        for range in &self.ranges {
-            out.put(&range.start.to_le_bytes());
-            out.put(&range.end.to_le_bytes());
-        }
-    }
-
-    fn read(bytes: &[u8]) -> Option<Fields> {
-        let mut input = Reader::new(bytes);
-        if input.number::<u32>()? != VERSION {
-            return None;
-        }
-        let (local, remote) = (input.address()?, input.address()?);
-        let (local_port, remote_port) = (input.number()?, input.number()?);
-        let phase = Phase::from_byte(input.number()?)?;
-        let mut fields = Fields::empty(FlowKey::new(local, local_port, remote, remote_port), phase);
-        each_field!(take_fields, fields, input);
-        for range in &mut fields.ranges {
-            *range = Range {
-                start: input.number()?,
-                end: input.number()?,
-            };
-        }
-        Some(fields)
-    }
-
-    fn empty(key: FlowKey, phase: Phase) -> Fields {
-        Fields {
-            key,
-            phase,
-            flags: 0,
-            iss: 0,
-            irs: 0,
-            una: 0,
-            nxt: 0,
-            written: 0,
-            snd_edge: 0,
-            wl1: 0,
-            wl2: 0,
-            snd_wnd: 0,
-            wnd_max: 0,
-            limit: 0,
-            rcv_nxt: 0,
-            rcv_edge: 0,
-            consumed: 0,
-            fin_at: 0,
-            buffer: 0,
-            ts_recent: 0,
-            ts_offset: 0,
-            srtt: 0,
-            rttvar: 0,
-            cwnd: 0,
-            ssthresh: 0,
-            keep_idle_ms: 0,
-            keep_interval_ms: 0,
-            user_timeout_ms: 0,
-            linger2_ms: 0,
-            peer_mss: 0,
-            mss_max: 0,
-            snd_shift: 0,
-            rcv_shift: 0,
-            keep_probes: 0,
-            tos: 0,
-            ttl: 0,
-            congestion: 0,
-            urgent_end: 0,
-            peer_timeout: 0,
-            segs_in: 0,
-            segs_out: 0,
-            data_segs_in: 0,
-            data_segs_out: 0,
-            retransmitted: 0,
-            choice_mark: 0,
-            choice_table: 0,
-            choice_link: 0,
-            choice_class: 0,
-            rate_max: 0,
-            ranges: [Range { start: 0, end: 0 }; RANGES],
-        }
-    }
-
     fn of(conn: &Connection, choices: &Choices) -> Fields {
         let flag = |on: bool, bit: u32| if on { bit } else { 0 };
         let mut fields = Fields::empty(conn.key, conn.phase);
@@ -346,6 +125,14 @@ impl Fields {
         (fields.srtt, fields.rttvar) = (conn.rtt.smoothed_ns(), conn.rtt.variance_ns());
         (fields.cwnd, fields.ssthresh) = (conn.cc.window.cwnd, conn.cc.window.ssthresh);
         fields.rate_max = conn.rate_max();
+        let Bounds {
+            rto_min_us,
+            rto_max_ms,
+            ack_delay_max_us,
+            hops_min,
+        } = conn.bounds();
+        (fields.rto_min_us, fields.rto_max_ms) = (rto_min_us, rto_max_ms);
+        (fields.ack_delay_max_us, fields.hops_min) = (ack_delay_max_us, hops_min);
         (fields.keep_idle_ms, fields.keep_interval_ms) = (opts.keep_idle_ms, opts.keep_interval_ms);
         (fields.user_timeout_ms, fields.linger2_ms) = (opts.user_timeout_ms, opts.linger2_ms);
         (fields.peer_mss, fields.mss_max) = (snd.peer_mss, opts.mss_max);
@@ -484,13 +271,14 @@ impl Tcp {
             })
             .ok_or(SocketError::LimitReached)?;
         let conn = self.conns.at_mut(index).ok_or(SocketError::LimitReached)?;
-        let id = conn.id;
+        let (id, bounds) = (conn.id, conn.bounds());
         if conn.has_outstanding() {
             resend_timer::arm_timeout(conn, now, cx);
         }
         keepalive::arm(conn, now, cx);
         conn.owe_ack();
         self.enqueue(index);
+        self.check_hops_for(&[bounds]);
         Ok(id)
     }
 }
@@ -544,6 +332,12 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
     conn.cc = super::cc::Control::new(conn.cc.kind(), mss, tcp.pacing);
     conn.cc.resume(f.cwnd, f.ssthresh);
     conn.limit_rate(f.rate_max, tcp.pacing);
+    conn.set_bounds(Bounds {
+        rto_min_us: f.rto_min_us,
+        rto_max_ms: f.rto_max_ms,
+        ack_delay_max_us: f.ack_delay_max_us,
+        hops_min: f.hops_min,
+    });
     if conn.snd.una < conn.snd.nxt {
         let (una, nxt) = (conn.snd.una, conn.snd.nxt);
         origin::note_sent_elsewhere(&mut conn, una, nxt, now);

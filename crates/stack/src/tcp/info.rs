@@ -94,13 +94,13 @@ fn with_times(info: TcpInfo, conn: &Connection, tcp: &TcpConfig) -> TcpInfo {
     let us = |ns: u64| u32::try_from(ns / 1_000).unwrap_or(u32::MAX);
     let rto = conn.rtt.timeout_ns(
         nanos(tcp.rto_initial),
-        nanos(tcp.rto_min),
-        nanos(tcp.rto_max),
+        conn.rto_min_ns(tcp),
+        conn.rto_max_ns(tcp),
     );
     TcpInfo {
         rto_us: us(match conn.timers.resend() {
             Some(Resend::Persist) => rto,
-            _ => conn.backoff.apply(rto, nanos(tcp.rto_max)),
+            _ => conn.backoff.apply(rto, conn.rto_max_ns(tcp)),
         }),
         ato_us: u32::from(conn.rcv.ato_ms) * 1_000,
         rtt_us: us(conn.rtt.smoothed_ns()),

@@ -12,6 +12,7 @@
 //! | congestion control | `cc/`, `delivery.rs`, `pacing.rs` | 5681, 3465, 9438, 9406, 6928, 7661, 8257, draft-ietf-ccwg-bbr |
 //! | marks of routers | `ecn.rs` | 3168, 8257 |
 //! | user timeouts of both sides | `user_timeout.rs` | 5482 |
+//! | bounds of timers and of hops | `bounds.rs` | 5082 |
 //! | urgent data | `urgent.rs` | 9293 3.8.5, 6093 |
 //! | closing | `input/fin.rs`, `timewait.rs`, `keepalive.rs` | 9293 3.6, 1337, 6191 |
 //! | path | `pmtud.rs`, `mtu_search.rs` | 1191, 5927, 4821, 8899 |
@@ -27,6 +28,7 @@ mod arrival;
 mod assembler;
 mod attendance;
 mod audit;
+mod bounds;
 mod calls;
 mod cc;
 mod connect;
@@ -144,6 +146,8 @@ pub struct Tcp {
         reason = "boxes go to connections and come back whole"
     )]
     flights: Vec<Box<InFlight>>,
+    /// A socket has had a smallest hop limit, so that packets are checked for it.
+    checks_hops: bool,
 }
 
 /// An idle connection's entry, its timer and its place in the demultiplexer, at any fill level of
@@ -177,6 +181,7 @@ impl Tcp {
             resets: RateLimit::new(tcp.resets_per_second, now),
             orphans: 0,
             flights: Vec::new(),
+            checks_hops: false,
         }
     }
 

@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use slipstack_wire::user_timeout::UserTimeout;
 
+use super::bounds::Bounds;
 use super::connection::{Connection, Fixed, Manner, Options};
 use super::flow::FlowKey;
 use super::output::{ack_policy, data};
@@ -52,6 +53,8 @@ pub struct Preset {
     pub told_timeout: Option<UserTimeout>,
     /// Traffic class and hop limit; those of IPv4 are among the options.
     header_v6: (u8, u8),
+    /// Of IPv4 and of IPv6.
+    bounds: [Bounds; 2],
 }
 
 impl Preset {
@@ -93,6 +96,7 @@ impl Preset {
             deferrals: options.defer_accept.min(DEFERRALS_MAX),
             told_timeout: user_timeout::option_of(user_timeout_ms).filter(|_| tells_timeout),
             header_v6: (options.tos_v6, options.ttl_v6),
+            bounds: [true, false].map(|is_v4| Bounds::of(options, is_v4)),
         }
     }
 
@@ -104,6 +108,16 @@ impl Preset {
         } else {
             self.header_v6
         }
+    }
+
+    /// Longest retransmission timeout.
+    pub fn rto_max_ns(&self, tcp: &TcpConfig) -> u64 {
+        self.bounds(true).rto_max_ns(tcp)
+    }
+
+    #[inline]
+    pub fn bounds(&self, is_v4: bool) -> Bounds {
+        self.bounds[usize::from(!is_v4)]
     }
 }
 
@@ -145,6 +159,15 @@ pub fn change(
         SocketOption::Ttl(ttl) if conn.key.is_v4() => set_ttl(conn, ttl, cx),
         SocketOption::TosV6(tos) if !conn.key.is_v4() => conn.opts.tos = tos,
         SocketOption::TtlV6(ttl) if !conn.key.is_v4() => set_ttl(conn, ttl, cx),
+        SocketOption::RtoMin(us) => conn.change_bounds(|it| it.rto_min_us = us),
+        SocketOption::RtoMax(ms) => conn.change_bounds(|it| it.rto_max_ms = ms),
+        SocketOption::AckDelayMax(us) => conn.change_bounds(|it| it.ack_delay_max_us = us),
+        SocketOption::HopsMin(hops) if conn.key.is_v4() => {
+            conn.change_bounds(|it| it.hops_min = hops);
+        }
+        SocketOption::HopsMinV6(hops) if !conn.key.is_v4() => {
+            conn.change_bounds(|it| it.hops_min = hops);
+        }
         SocketOption::Mark(mark) => choose(conn, cx, |choice| choice.mark = mark),
         SocketOption::Table(table) => choose(conn, cx, |choice| choice.table = table),
         SocketOption::Link(link) => choose(conn, cx, |choice| choice.link = link),
@@ -152,11 +175,15 @@ pub fn change(
         // changes.
         SocketOption::MaxSeg(None)
         | SocketOption::Transparent(_)
+        | SocketOption::HopsMin(_)
+        | SocketOption::HopsMinV6(_)
         | SocketOption::Ttl(_)
         | SocketOption::TosV6(_)
         | SocketOption::TtlV6(_) => {}
         SocketOption::FastOpen(_)
         | SocketOption::FastOpenConnect(_)
+        | SocketOption::FastOpenNoCookie(_)
+        | SocketOption::FastOpenKeys(_)
         | SocketOption::DeferAccept(_)
         | SocketOption::PortRange(_)
         | SocketOption::TakesJoined(_)

@@ -8,7 +8,7 @@ use super::arrival::{Arrival, HalfOpen, Handshake, Opening};
 use super::connect::{self, Seed};
 use super::connection::Connection;
 use super::establish;
-use super::fast_open::Offer;
+use super::fast_open::{Offer, Terms};
 use super::flow::{FlowKey, FlowState};
 use super::output::{control, emit};
 use super::phase::Phase;
@@ -127,8 +127,8 @@ impl Tcp {
                 return;
             }
         }
-        let has_fast_open = listener.options.socket.fast_open_queue > 0;
-        self.keep_half(now, arrival, entry, has_fast_open, cx, fx);
+        let terms = Terms::of(&listener.options.socket);
+        self.keep_half(now, arrival, entry, terms, cx, fx);
     }
 
     /// A SYN that gets an entry, or a connection at once. Always inlined: an entry is many words.
@@ -138,7 +138,7 @@ impl Tcp {
         now: Instant,
         arrival: &Arrival<'_>,
         mut entry: SynEntry,
-        has_fast_open: bool,
+        terms: Terms,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
@@ -146,10 +146,10 @@ impl Tcp {
         if cx.config.tcp.user_timeout_option {
             entry.peer_timeout = segment.user_timeout();
         }
-        if has_fast_open {
-            match self.fast_open.offer(now, key, segment, cx) {
+        if terms.is_on() {
+            match self.fast_open.offer(now, (key, segment), &terms, cx) {
                 Offer::Plain => {}
-                Offer::Answer => entry.fast_open = Some(self.fast_open.cookie(now, key, cx.rng)),
+                Offer::Answer(cookie) => entry.fast_open = Some(cookie),
                 Offer::Accept if self.open_fast(now, arrival, &entry, cx, fx) => return,
                 Offer::Accept => {}
             }
@@ -372,7 +372,7 @@ impl Tcp {
         let (index, _) = made.ok_or(Counter::DropTcpBacklog)?;
         if let Some(conn) = conns.at_mut(index) {
             conn.flight = flights.pop();
-            conn.limit_rate(listener.preset.rate_max, cx.config.tcp.pacing);
+            conn.take_limits(&listener.preset, cx.config.tcp.pacing);
             open_passive(conn, entry, now, cx);
             if entry.is_repeated() {
                 establish::on_repeated_syn_ack(conn, entry.tries, entry.asked);
@@ -474,10 +474,10 @@ impl Tcp {
             return;
         };
         let tcp = &cx.config.tcp;
-        // If the listener has ended, and no other took its place, the handshake's end would only be
-        // reset.
-        let is_orphan =
-            self.listeners.find(entry.listener).is_none() && !self.listeners.has_any(&entry.key);
+        // If no listener is left, the end of the handshake would only be reset.
+        let listener = self.listeners.find(entry.listener);
+        let is_orphan = listener.is_none() && !self.listeners.has_any(&entry.key);
+        let longest = listener.map_or(nanos(tcp.rto_max), |it| it.preset.rto_max_ns(tcp));
         // syn_ack_recalc(): a peer that has acknowledged is waited for, and gets one more SYN-ACK
         // at the end.
         let is_awaited = entry.is_acked() && entry.deferrals_left() > 0;
@@ -494,7 +494,7 @@ impl Tcp {
         let tries = entry.tries;
         let wait = nanos(tcp.rto_initial)
             .saturating_mul(1 << tries.min(7))
-            .min(nanos(tcp.rto_max));
+            .min(longest);
         if !is_silent {
             entry.answer(now, cx, fx);
         }

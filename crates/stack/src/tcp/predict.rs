@@ -60,7 +60,9 @@ impl Tcp {
         if self.latest.flow != flow {
             let key = flow.key();
             match self.find_place(&key, self.hasher.table(&key)) {
-                Some(FlowState::Connection(index)) if !cx.net.is_own(key.remote_ip()) => {
+                Some(FlowState::Connection(index))
+                    if !self.checks_hops && !cx.net.is_own(key.remote_ip()) =>
+                {
                     self.latest = Latest { flow, index };
                 }
                 _ => return false,
@@ -111,8 +113,9 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> bool {
-        // Our own address as a source is accepted only in looped frames.
-        if cx.net.is_own(IpAddr::V4(flow.remote)) {
+        // Our own address as a source is accepted only in looped frames. The full path checks hop
+        // limits.
+        if self.checks_hops || cx.net.is_own(IpAddr::V4(flow.remote)) {
             return false;
         }
         let key = flow.key();

@@ -18,7 +18,7 @@ use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::Reason;
 use crate::network_layer::Cx;
-use crate::time::{Instant, Tick, nanos};
+use crate::time::{Instant, Tick};
 
 /// The soonest that a timer comes again.
 const AGAIN_NS: u64 = 4;
@@ -56,16 +56,16 @@ fn gives_up(conn: &mut Connection, now: Instant, cx: &Cx<'_>) -> bool {
         return stalled >= u64::from(conn.opts.user_timeout_ms) * 1_000_000;
     }
     if conn.is_orphan {
-        return stalled >= resend_timer::budget_ns(cx.config.tcp.orphan_retries, cx);
+        return stalled >= resend_timer::budget_ns(conn, cx.config.tcp.orphan_retries, cx);
     }
-    stalled >= user_timeout::adopted_ns(conn, resend_timer::retries_ns(cx), cx)
+    stalled >= user_timeout::adopted_ns(conn, resend_timer::retries_ns(conn, cx), cx)
         && !answers_probes(conn, now, cx)
 }
 
 /// Returns whether the peer answers retransmissions beyond its closed window, which act as probes:
 /// as long as it does, the connection stays (RFC 9293 3.8.6.1; Linux: tcp_rtx_probe0_timed_out).
 fn answers_probes(conn: &Connection, now: Instant, cx: &Cx<'_>) -> bool {
-    conn.snd.wnd == 0 && now.nanos_since(conn.rcv.last_at) <= 2 * nanos(cx.config.tcp.rto_max)
+    conn.snd.wnd == 0 && now.nanos_since(conn.rcv.last_at) <= 2 * conn.rto_max_ns(&cx.config.tcp)
 }
 
 fn failure(conn: &Connection) -> Verdict {

@@ -23,15 +23,15 @@ pub fn base_timeout_ns(conn: &Connection, cx: &Cx<'_>) -> u64 {
     let tcp = &cx.config.tcp;
     conn.rtt.timeout_ns(
         nanos(tcp.rto_initial),
-        nanos(tcp.rto_min),
-        nanos(tcp.rto_max),
+        conn.rto_min_ns(tcp),
+        conn.rto_max_ns(tcp),
     )
 }
 
 /// RTO with back-off.
 pub fn timeout_ns(conn: &Connection, cx: &Cx<'_>) -> u64 {
     conn.backoff
-        .apply(base_timeout_ns(conn, cx), nanos(cx.config.tcp.rto_max))
+        .apply(base_timeout_ns(conn, cx), conn.rto_max_ns(&cx.config.tcp))
 }
 
 /// RFC 6298 5.1 and 5.3.
@@ -98,7 +98,7 @@ fn may_probe(conn: &Connection) -> bool {
 fn arm_probe(conn: &mut Connection, now: Instant, longest_ns: u64, cx: &Cx<'_>) {
     let mut wait = (2 * conn.rtt.smoothed_ns() + PROBE_SLACK_NS).max(PROBE_MIN_NS);
     if conn.snd.nxt - conn.snd.una <= u64::from(conn.snd.mss) {
-        wait += nanos(cx.config.tcp.rto_min);
+        wait += conn.rto_min_ns(&cx.config.tcp);
     }
     conn.timers
         .set_resend(Resend::Probe, now.plus_nanos(wait.min(longest_ns)));
@@ -124,13 +124,13 @@ pub fn arm_persist(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
 }
 
 /// R2: how long data is sent again.
-pub fn retries_ns(cx: &Cx<'_>) -> u64 {
-    budget_ns(cx.config.tcp.retries, cx)
+pub fn retries_ns(conn: &Connection, cx: &Cx<'_>) -> u64 {
+    budget_ns(conn, cx.config.tcp.retries, cx)
 }
 
-pub fn budget_ns(retries: u8, cx: &Cx<'_>) -> u64 {
+pub fn budget_ns(conn: &Connection, retries: u8, cx: &Cx<'_>) -> u64 {
     let tcp = &cx.config.tcp;
-    rto::budget_ns(nanos(tcp.rto_min), nanos(tcp.rto_max), retries)
+    rto::budget_ns(nanos(tcp.rto_min), conn.rto_max_ns(tcp), retries)
 }
 
 /// Returns the nanoseconds left of the user timeout, so that no back-off lasts beyond it.

@@ -109,7 +109,7 @@ pub fn keep_alive_ns(conn: &Connection, idle_ns: u64, cx: &Cx<'_>) -> u64 {
     } else if own != 0 {
         own
     } else if find_peer_ns(conn).is_some() {
-        adopted_ns(conn, resend_timer::retries_ns(cx), cx)
+        adopted_ns(conn, resend_timer::retries_ns(conn, cx), cx)
     } else {
         return idle_ns;
     };

@@ -25,6 +25,8 @@ fn options_come_back_as_they_were() {
         SocketOption::Linger2(None),
         SocketOption::RcvBuf(u32::MAX),
         SocketOption::MaxPacingRate(u32::MAX),
+        SocketOption::RtoMin(5_000),
+        SocketOption::HopsMinV6(255),
         SocketOption::Congestion(Congestion::Bbr),
         SocketOption::MaxSeg(None),
         SocketOption::MaxSeg(Some(536)),

@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use slipstack_channel::{Congestion, KeepAlive, MtuDiscovery, PortRange, SocketOption};
+use slipstack_channel::{
+    Congestion, FastOpenKeys, KeepAlive, MtuDiscovery, PortRange, SocketOption,
+};
 
 use crate::errno::Errno;
 use crate::socket::options::record::{Options, Set, int_of};
@@ -63,6 +65,15 @@ impl Options {
             (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) => {
                 SocketOption::FastOpenConnect(int()? != 0)
             }
+            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_NO_COOKIE) => {
+                SocketOption::FastOpenNoCookie(int()? != 0)
+            }
+            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY) => {
+                SocketOption::FastOpenKeys(FastOpenKeys::from_bytes(self.bytes(level, name)?)?)
+            }
+            (libc::IPPROTO_TCP, TCP_RTO_MAX_MS) => SocketOption::RtoMax(natural(int()?)?),
+            (libc::IPPROTO_TCP, TCP_RTO_MIN_US) => SocketOption::RtoMin(natural(int()?)?),
+            (libc::IPPROTO_TCP, TCP_DELACK_MAX_US) => SocketOption::AckDelayMax(natural(int()?)?),
             (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
                 SocketOption::Congestion(congestion(self.bytes(level, name)?)?)
             }
@@ -118,6 +129,10 @@ impl Options {
                 })
             }
             (libc::IPPROTO_IP, libc::IP_TOS) => SocketOption::Tos(self.byte(level, name)?),
+            (libc::IPPROTO_IP, libc::IP_MINTTL) => SocketOption::HopsMin(self.byte(level, name)?),
+            (libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT) => {
+                SocketOption::HopsMinV6(self.byte(level, name)?)
+            }
             // -1: the default again.
             (libc::IPPROTO_IP, libc::IP_TTL) => {
                 SocketOption::Ttl(self.byte(level, name).unwrap_or(0))
@@ -192,6 +207,10 @@ impl Options {
     }
 }
 
+fn natural(value: i32) -> Option<u32> {
+    u32::try_from(value).ok()
+}
+
 /// secs_to_retrans(): how often a SYN-ACK's timer runs out within so many seconds.
 fn timeouts(seconds: i32) -> u8 {
     const LONGEST: i64 = 120;
@@ -238,9 +257,8 @@ pub(crate) fn congestion(name: &[u8]) -> Option<Congestion> {
 }
 
 /// Segment authentication (tcp(7) TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY,
-/// TCP_AO_INFO) and minimum TTLs (ip(7) IP_MINTTL, IPV6_MINHOPCOUNT); SYNs saved for the program,
-/// Fast Open keys, delays; IP options.
-const ALWAYS: [(i32, i32); 15] = [
+/// TCP_AO_INFO); SYNs saved for the program, delays of what is sent.
+const ALWAYS: [(i32, i32); 8] = [
     (libc::IPPROTO_TCP, 14),
     (libc::IPPROTO_TCP, 32),
     (libc::IPPROTO_TCP, 38),
@@ -248,14 +266,7 @@ const ALWAYS: [(i32, i32); 15] = [
     (libc::IPPROTO_TCP, 40),
     (libc::IPPROTO_TCP, libc::TCP_SAVE_SYN),
     (libc::IPPROTO_TCP, libc::TCP_SAVED_SYN),
-    (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY),
-    (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_NO_COOKIE),
     (libc::IPPROTO_TCP, TCP_TX_DELAY),
-    (libc::IPPROTO_TCP, TCP_RTO_MAX_MS),
-    (libc::IPPROTO_TCP, TCP_RTO_MIN_US),
-    (libc::IPPROTO_TCP, TCP_DELACK_MAX_US),
-    (libc::IPPROTO_IP, libc::IP_MINTTL),
-    (libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT),
 ];
 
 /// eBPF programs: without CONFIG_BPF_SYSCALL bpf_prog_get_type() refuses each.

@@ -80,6 +80,7 @@ impl Manner {
     const URGENT: u8 = 2;
     const OWES_TIMEOUT: u8 = 4;
     const REBUILT: u8 = 8;
+    const DEFERS_ACK: u8 = 16;
 
     pub fn of(is_corked: bool, owes_timeout: bool) -> Manner {
         let mut manner = Manner::default();
@@ -122,6 +123,15 @@ impl Manner {
     #[inline]
     pub fn is_rebuilt(self) -> bool {
         self.0 & Self::REBUILT != 0
+    }
+
+    /// The handshake's last ACK waits for data that carries it (TCP_DEFER_ACCEPT).
+    pub fn defers_ack(self) -> bool {
+        self.0 & Self::DEFERS_ACK != 0
+    }
+
+    pub fn set_defers_ack(&mut self, on: bool) {
+        self.set(Self::DEFERS_ACK, on);
     }
 
     pub fn set_rebuilt(&mut self, on: bool) {

@@ -20,6 +20,7 @@ use crate::time::Instant;
 pub fn attempt(
     now: Instant,
     conn: &Connection,
+    needs_no_cookie: bool,
     servers: &mut ServerCache,
     cx: &Cx<'_>,
 ) -> Option<Box<Attempt>> {
@@ -29,7 +30,8 @@ pub fn attempt(
         return None;
     }
     let known = servers.find(now, server);
-    let attempt = Attempt::new(known, mss_default(&conn.key), config.client_without_cookie);
+    let may_lack = config.client_without_cookie || needs_no_cookie;
+    let attempt = Attempt::new(known, mss_default(&conn.key), may_lack);
     Some(Box::new(attempt))
 }
 

@@ -1,5 +1,6 @@
 //! A server's cookies (RFC 7413 4.1.2): a MAC of the two addresses, under a key that changes.
 
+use slipstack_terms::{CookieKey, FastOpenKeys};
 use slipstack_wire::fast_open::Cookie;
 
 use crate::rng::{Rng, SipKey};
@@ -68,6 +69,38 @@ impl CookieKeys {
     }
 }
 
+/// Keys that the listener's program has set. They change when the program changes them.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgramKeys {
+    primary: SipKey,
+    backup: Option<SipKey>,
+}
+
+impl ProgramKeys {
+    pub fn of(keys: FastOpenKeys) -> ProgramKeys {
+        let key = |[k0, k1]: CookieKey| SipKey { k0, k1 };
+        ProgramKeys {
+            primary: key(keys.primary),
+            backup: keys.backup.map(key),
+        }
+    }
+
+    pub fn cookie(&self, flow: &FlowKey) -> OwnCookie {
+        flow.cookie_mac(&self.primary).to_le_bytes()
+    }
+
+    pub fn check(&self, flow: &FlowKey, cookie: &Cookie) -> Check {
+        let is_by = |key: &SipKey| *cookie.as_slice() == flow.cookie_mac(key).to_le_bytes();
+        if is_by(&self.primary) {
+            Check::Good
+        } else if self.backup.as_ref().is_some_and(is_by) {
+            Check::Ageing
+        } else {
+            Check::Bad
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,5 +122,24 @@ mod tests {
         assert_eq!(check(0, &flow(3, 5)), Check::Bad);
         assert_eq!(check(EPOCH_NS, &flow(2, 5)), Check::Ageing);
         assert_eq!(check(2 * EPOCH_NS, &flow(2, 5)), Check::Bad);
+    }
+
+    #[test]
+    fn a_program_s_key_makes_the_cookies_that_linux_makes_of_it() {
+        let bytes: [u8; 32] = core::array::from_fn(|at| at as u8);
+        let keys = ProgramKeys::of(FastOpenKeys::from_bytes(&bytes).unwrap());
+        // Made by Linux 6.18 from this key for a client at 10.0.0.2 and a server at 10.0.0.1, and
+        // for fd00::2 and fd00::1.
+        let linux = 0x788b_e4db_e24b_2585u64.to_be_bytes();
+        assert_eq!(keys.cookie(&flow(2, 5)), linux);
+        let ip = |last| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]);
+        let v6 = FlowKey::new(ip(1), 80, ip(2), 5);
+        assert_eq!(keys.cookie(&v6), 0x8544_fa46_ea04_2e3fu64.to_be_bytes());
+        let cookie = Cookie::new(&keys.cookie(&flow(2, 5))).unwrap();
+        assert_eq!(keys.check(&flow(2, 6), &cookie), Check::Good);
+        assert_eq!(keys.check(&flow(3, 5), &cookie), Check::Bad);
+        let turned: [u8; 32] = core::array::from_fn(|at| (at as u8 + 16) % 32);
+        let turned = ProgramKeys::of(FastOpenKeys::from_bytes(&turned).unwrap());
+        assert_eq!(turned.check(&flow(2, 5), &cookie), Check::Ageing);
     }
 }

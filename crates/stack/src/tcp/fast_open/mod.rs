@@ -16,5 +16,5 @@ mod server;
 pub use attempt::Attempt;
 pub use cache::ServerCache;
 pub use keys::{CookieKeys, OwnCookie};
-pub use offer::Offer;
+pub use offer::{Offer, Terms};
 pub use pending::FastOpens;

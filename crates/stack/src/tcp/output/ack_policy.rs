@@ -16,7 +16,7 @@ use crate::effects::Effects;
 use crate::network_layer::Cx;
 use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::resend_timer;
-use crate::time::{Instant, Tick, nanos};
+use crate::time::{Instant, Tick};
 
 /// Segments acknowledged one by one at the start and after a gap (Linux: TCP_MAX_QUICKACKS).
 pub const QUICK_SEGMENTS: u8 = 16;
@@ -228,7 +228,7 @@ pub fn delay(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
         };
         (u64::from(conn.rcv.ato_ms.max(ATO_MIN_MS)) * MS).min(most)
     };
-    let longest = nanos(cx.config.tcp.delayed_ack);
+    let longest = conn.ack_delay_max_ns(&cx.config.tcp);
     conn.timers.set_ack(now.plus_nanos(wait.min(longest)));
 }
 

@@ -17,7 +17,7 @@ use crate::tcp::mtu_search::{self, Step};
 use crate::tcp::recovery::state::State;
 use crate::tcp::timers::Resend;
 use crate::tcp::{isn, resend_timer, urgent, user_timeout};
-use crate::time::{Instant, nanos};
+use crate::time::Instant;
 
 /// Super-frames of up to an initial window are not measured against the pacing rate.
 const SMALL_SEGMENTS: u64 = 10;
@@ -147,7 +147,7 @@ fn push_instead(
 pub fn restart_after_idle(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     let idle = now.nanos_since(conn.snd.last_at);
     // No timeout is shorter.
-    if idle > nanos(cx.config.tcp.rto_min) {
+    if idle > conn.rto_min_ns(&cx.config.tcp) {
         restart_after(conn, now, idle, cx);
     }
 }

@@ -7,6 +7,7 @@ use crate::options::SocketOptions;
 use crate::{ConnId, Counter, Event, FastOpenConfig, ListenOptions, ListenerId, Reason};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use slipstack_terms::FastOpenKeys;
 use slipstack_wire::fast_open::{Cookie, FastOpen};
 use slipstack_wire::tcp::OPTIONS_MAX;
 use slipstack_wire::tcp_options::TcpOptions;
@@ -380,4 +381,38 @@ fn a_round_trip_is_measured_by_the_handshakes_last_ack() {
     world.peer(ACK, &[]);
     let rtt = info(&world).rtt_us;
     assert!((299_000..301_000).contains(&rtt), "{rtt}");
+}
+
+#[test]
+fn a_listener_may_accept_data_without_a_cookie() {
+    let mut world = world(3);
+    let mut options = taking(5);
+    options.socket.fast_open_no_cookie = true;
+    world.listen_with(options);
+    let answer = syn(&mut world, PEER_PORT, None, b"hello");
+    assert_eq!(answer.header.ack, ISS + 6);
+    assert_eq!(accepted(&world).len(), 1);
+}
+
+#[test]
+fn cookies_of_a_program_s_key_are_accepted_by_every_stack_that_has_it() {
+    let keys = |at: u8| {
+        let bytes: [u8; 32] = core::array::from_fn(|byte| byte as u8 ^ at);
+        FastOpenKeys::from_bytes(&bytes)
+    };
+    let world_with = |keys| {
+        let mut world = world(3);
+        let mut options = taking(5);
+        options.socket.fast_open_keys = keys;
+        world.listen_with(options);
+        world
+    };
+    let cookie = learn_cookie(&mut world_with(keys(0)));
+    // With 16 as the difference the two keys change places.
+    for (at, is_taken) in [(0, true), (16, true), (1, false)] {
+        let mut other = world_with(keys(at));
+        let answer = syn(&mut other, PEER_PORT, Some(cookie), b"hello");
+        assert_eq!(accepted(&other).len(), usize::from(is_taken), "{at}");
+        assert_eq!(answer.header.ack == ISS + 6, is_taken);
+    }
 }

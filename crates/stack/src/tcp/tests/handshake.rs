@@ -524,3 +524,42 @@ fn every_segment_has_the_type_of_service_that_the_program_set() {
     let sent = world.take_sent();
     assert!(!sent.is_empty() && sent.iter().all(|it| it.tos == 0xb8));
 }
+
+/// Opens a connection with TCP_DEFER_ACCEPT up to the peer's SYN-ACK.
+fn deferring() -> World {
+    let mut world = World::new(config());
+    let options = crate::SocketOptions {
+        defer_accept: 1,
+        ..crate::SocketOptions::default()
+    };
+    let now = world.now;
+    let conn = world
+        .stack
+        .tcp_connect(now, None, peer(), &options, &mut world.fx);
+    world.conn = conn.ok();
+    world.flush();
+    let syn = world.only();
+    let ports = (syn.header.dst_port, syn.header.src_port);
+    let ack = syn.header.seq.wrapping_add(1);
+    world.inject(ports, ISS, ack, SYN | ACK, &TcpOptions::default(), &[]);
+    world.flush();
+    world
+}
+
+#[test]
+fn the_last_ack_of_a_handshake_waits_for_data_if_the_program_says_so() {
+    let mut world = deferring();
+    world.none();
+    world.write(100);
+    let sent = world.only();
+    assert_eq!((sent.header.ack, sent.len()), (ISS + 1, 100));
+}
+
+#[test]
+fn the_last_ack_of_a_handshake_does_not_wait_for_ever() {
+    let mut world = deferring();
+    world.sleep(100 * MS);
+    world.none();
+    world.sleep(150 * MS);
+    assert_eq!(world.only().len(), 0);
+}

@@ -125,6 +125,8 @@ pub struct World {
     pub listener: Option<ListenerId>,
     /// TOS byte of the peer's packets.
     pub tos: u8,
+    /// Hop limit of the peer's packets.
+    pub ttl: u8,
     /// The peer's frames come together; [`World::end_burst`] ends them.
     pub is_burst: bool,
     /// The destination of the peer's segments.
@@ -155,6 +157,7 @@ impl World {
             conn: None,
             listener: None,
             tos: 0,
+            ttl: 64,
             is_burst: false,
             to: OURS,
             meta: RxMeta::VERIFIED,
@@ -245,7 +248,7 @@ impl World {
             total_len: (20 + l4) as u16,
             identification: 0,
             dont_fragment: true,
-            ttl: 64,
+            ttl: self.ttl,
             protocol: protocol::TCP,
             src: PEER,
             dst: self.to,

@@ -3,6 +3,7 @@
 mod acks;
 mod audit;
 mod backlog;
+mod bounds;
 mod close;
 mod congestion;
 mod cookies;

@@ -10,7 +10,7 @@ use slipstack_wire::tcp::TcpFlags;
 use slipstack_wire::tcp_options::TcpOptions;
 
 /// Carries the connection over to a new stack of the same address.
-fn moved(mut world: World) -> World {
+pub(super) fn moved(mut world: World) -> World {
     let image = world.stack.tcp_detach(world.conn.unwrap()).unwrap();
     assert_eq!(world.stack.tcp_sizes(), (0, 0, 0));
     world.take_sent();
