@@ -245,6 +245,24 @@ def answers_that_cannot_be_written(world):
 
 
 @test(modes=ONLY)
+def processes_without_sockets_are_told_apart_by_whether_they_have_the_library(world):
+    server = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=server)
+    idle = world.stack("sleep", "10")
+    until(lambda: "sleep" in open(f"/proc/{idle.pid}/comm").read(), 5, "the program runs")
+    other = world.process([*world.stack_ns.prefix(), "sleep", "10"])
+    ended = world.process([*world.stack_ns.prefix(), "true"])
+    ended.wait(5)
+    for process, said in (
+        (idle, "and has not used the network yet"),
+        (other, "it was not started with slipstack run"),
+        (ended, "there is no such process"),
+    ):
+        told = world.admin("why", process.pid)
+        assert told.wait(5) != 0 and said in told.errors(), (said, told.tail())
+
+
+@test(modes=ONLY)
 def stopping_all_of_which_one_is_in_use(world):
     for name, address in (("ss2", "10.78.0.2/24"), ("ss3", "10.79.0.2/24")):
         world.stack_ns.ip("link", "add", name, "type", "veth", "peer", "name", f"{name}p")

@@ -200,7 +200,11 @@ fn write_no_instance(
     if let Some(interface) = interface {
         write!(f, " on {interface}")?;
     }
-    write!(f, "; start it with: slipstack instance --name {name}")
+    write!(
+        f,
+        "; start it with: slipstack instance --name {name}, and if it is just starting wait for it \
+         with: slipstack wait --instance {name}"
+    )
 }
 
 fn write_no_addresses(f: &mut fmt::Formatter<'_>, limit: u64, lacking: u64) -> fmt::Result {

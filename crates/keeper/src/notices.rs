@@ -303,6 +303,12 @@ fn recognize(found: &[Listener], known: &mut HashMap<u64, bool>) {
     }
 }
 
+/// Returns whether the process with this directory below `/proc` has loaded the library.
+pub(crate) fn has_library(process: &Path) -> bool {
+    let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
+    LIBRARIES.iter().any(|library| maps.contains(library))
+}
+
 /// Notes which of the sockets a process has open, and whether it has the library.
 fn look_at(process: &Path, wanted: &HashSet<u64>, known: &mut HashMap<u64, bool>) {
     let Ok(files) = fs::read_dir(process.join("fd")) else {
@@ -319,8 +325,7 @@ fn look_at(process: &Path, wanted: &HashSet<u64>, known: &mut HashMap<u64, bool>
     if held.is_empty() {
         return;
     }
-    let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
-    let has_library = LIBRARIES.iter().any(|library| maps.contains(library));
+    let has_library = has_library(process);
     for inode in held {
         *known.entry(inode).or_default() |= has_library;
     }

@@ -10,6 +10,7 @@ use slipstack_channel::control::{
 
 use crate::directory;
 use crate::leases::{Client, ClientId, ProcessKey};
+use crate::notices::has_library;
 
 use super::clients::{Answer, refuse};
 use super::{Server, mechanisms};
@@ -215,11 +216,14 @@ impl Server {
         };
         let first = of_process().find(|(id, _)| self.reports.contains_key(id));
         let Some((id, client)) = first.or_else(|| of_process().last()) else {
-            let message = format!(
-                "process {pid} does not use {}: it was not started with slipstack run, or has not \
-                 used the network yet",
-                self.resources.dir.interface()
-            );
+            let process = std::path::PathBuf::from(format!("/proc/{pid}"));
+            let why = match has_library(&process) {
+                true => "it was started with slipstack run, and has not used the network yet",
+                false if !process.exists() => "there is no such process",
+                false => "it was not started with slipstack run (the library is not loaded in it)",
+            };
+            let interface = self.resources.dir.interface();
+            let message = format!("process {pid} does not use {interface}: {why}");
             return refuse(Refusal::Unknown, message);
         };
         let report = WhyReport {
