@@ -420,6 +420,7 @@ def a_preloaded_program_finds_kqueue_and_the_stack_by_its_flag(world):
         with world.connect(7200) as sock:
             sock.sendall(b"hello")
             assert sock.recv(100) == b"hello"
+    assert server.stop() == 0, server.tail()
 
 
 @test(modes=ON_STACK)

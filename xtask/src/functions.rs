@@ -10,7 +10,17 @@ use regex::Regex;
 const TABLE: &str = "docs/reference/functions.toml";
 const PAGE: &str = "docs/reference/functions.md";
 const HEADERS: &str = "crates/capi/include";
-const SOURCE: &str = "crates/capi/src";
+/// The library's source, and that of the parts of `libslipstack.so` which F-Stack's adapter has.
+const SOURCES: &[&str] = &["crates/capi/src", "crates/preload/src/kqueue"];
+/// Names of functions, and declarations of variables; the name is the one group.
+const DECLARED: &[&str] = &[
+    r"\b((?:ff|slipstack|fstack|is_fstack|alarm)_\w+|kqueue|kevent)\(",
+    r"\bextern [\w ]+?[ *](\w+)(?:\[[^\]]*\])?;",
+];
+const EXPORTED: &[&str] = &[
+    r#"extern "C" fn ((?:ff|slipstack|fstack|is_fstack|alarm)_\w+|kqueue|kevent)\("#,
+    r"pub static mut (\w+):",
+];
 const WORDS: &[&str] = &["same", "better", "other", "ours", "none"];
 
 struct Row {
@@ -26,13 +36,8 @@ pub fn check(root: &Path) -> Vec<String> {
         Err(reason) => return vec![reason],
     };
     let mut findings = Vec::new();
-    let declared = names(root, HEADERS, "h", r"\b(?:ff|slipstack)_\w+\(");
-    let exported = names(
-        root,
-        SOURCE,
-        "rs",
-        r#"extern "C" fn (?:ff|slipstack)_\w+\("#,
-    );
+    let declared = names(root, &[HEADERS], "h", DECLARED);
+    let exported = names(root, SOURCES, "rs", EXPORTED);
     for row in &rows {
         let name = &row.name;
         if !WORDS.contains(&row.is.as_str()) {
@@ -87,25 +92,24 @@ fn rows(root: &Path) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// Returns the names that a pattern finds in the files of a folder.
-fn names(root: &Path, folder: &str, extension: &str, pattern: &str) -> BTreeSet<String> {
+/// Returns the names that patterns find in the files of folders.
+fn names(root: &Path, folders: &[&str], extension: &str, patterns: &[&str]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    let Ok(pattern) = Regex::new(pattern) else {
-        return found;
-    };
-    let files = crate::sources::tracked_files(root).unwrap_or_default();
-    for file in files {
-        if !file.starts_with(folder) || !file.ends_with(extension) {
+    let patterns = patterns.iter().filter_map(|it| Regex::new(it).ok());
+    let patterns: Vec<Regex> = patterns.collect();
+    for file in crate::sources::tracked_files(root).unwrap_or_default() {
+        if !folders.iter().any(|folder| file.starts_with(folder)) || !file.ends_with(extension) {
             continue;
         }
         let text = std::fs::read_to_string(root.join(&file)).unwrap_or_default();
-        for hit in pattern.find_iter(&text) {
-            let name = hit.as_str().trim_end_matches('(');
-            let name = name.rsplit(' ').next().unwrap_or(name);
+        for hit in patterns.iter().flat_map(|it| it.captures_iter(&text)) {
+            let Some(name) = hit.get(1) else {
+                continue;
+            };
             // In a comment a function is named as a call of it.
-            let before = text[..hit.start()].lines().last().unwrap_or_default();
+            let before = text[..name.start()].lines().last().unwrap_or_default();
             if extension == "rs" || !before.trim_start().starts_with(['*', '/']) {
-                found.insert(name.to_owned());
+                found.insert(name.as_str().to_owned());
             }
         }
     }

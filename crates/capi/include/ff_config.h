@@ -37,7 +37,16 @@ struct ff_config {
     } dpdk;
 };
 
+/* Filled in by ff_init, and by ff_load_config. */
 extern struct ff_config ff_global_cfg;
+
+/* Reads the arguments of ff_init and the file that they name, without a stack. Returns 0; -1 after
+ * a sentence on standard error. ff_init needs no such call before it. */
+int ff_load_config(int argc, char *const argv[]);
+
+/* Arguments of DPDK's EAL: there is none, so 0 and NULL. */
+extern int dpdk_argc;
+extern char *dpdk_argv[DPDK_CONFIG_NUM + 1];
 
 #ifdef __cplusplus
 }

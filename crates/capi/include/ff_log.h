@@ -57,7 +57,8 @@ extern "C" {
 /* The log's file is this, the process's number and ".log". */
 extern char FF_LOG_FILENAME_PREFIX[];
 
-/* Opens the file and writes there; closes it. */
+/* Opens the file and writes there, with the level of --log (fstack_log_level in config.ini) for
+ * FF_LOGTYPE_FSTACK_LIB and FF_LOGTYPE_FSTACK_FREEBSD; closes it. */
 int ff_log_open_set(void);
 void ff_log_close(void);
 /* Writes to this FILE from now on. */

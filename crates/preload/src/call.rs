@@ -126,11 +126,12 @@ fn end_of_borrowed(process: &Process, fd: i32) -> isize {
 }
 
 /// Returns whether an interrupted call is restarted: no handler has run (another thread was
-/// cancelled, or the signal is ignored by now), or only handlers with SA_RESTART.
+/// cancelled, or the signal is ignored by now), or only handlers with SA_RESTART. In a program that
+/// has rung an alarm a wait for events that no handler has ended was ended by that.
 #[cold]
 fn goes_on(process: &Process, restart: Restart, before: Interruptions) -> bool {
     let now = thread::current().handlers_run();
-    if now == before {
+    if now == before && !thread::has_alarm() {
         return true;
     }
     if now.without_restart != before.without_restart {

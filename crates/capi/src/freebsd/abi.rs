@@ -125,10 +125,14 @@ pub extern "C" fn ff_ngctl(_command: c_int, _data: *mut c_void) -> c_int {
     fail(Errno::EOPNOTSUPP) as c_int
 }
 
-/// Threads need no structure of a stack's: each is known by itself.
+/// Threads need no structure of a stack's: each is known by itself. The result is `parent`, or
+/// without one an address of nothing, as null would mean that there is no memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn ff_adapt_user_thread_add(parent: *mut c_void) -> *mut c_void {
-    parent
+    match parent.is_null() {
+        true => core::ptr::dangling_mut(),
+        false => parent,
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -66,6 +66,29 @@ pub extern "C" fn ff_stop_run() {
     run::stop();
 }
 
+/// Reads arguments and file without starting anything.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_load_config(argc: c_int, argv: *const *const c_char) -> c_int {
+    // SAFETY: the program's arguments.
+    let words = unsafe { words(argc, argv) };
+    match super::load(words) {
+        Ok(()) => 0,
+        Err(sentence) => {
+            raw::write_stderr(format!("slipstack: {sentence}\n").as_bytes());
+            raw::fail(Errno::EINVAL)
+        }
+    }
+}
+
+/// EAL's arguments in F-Stack, of which there are none.
+#[unsafe(no_mangle)]
+pub static mut dpdk_argc: c_int = 0;
+#[unsafe(no_mangle)]
+pub static mut dpdk_argv: [*mut c_char; ARGUMENTS_MAX + 1] =
+    [core::ptr::null_mut(); ARGUMENTS_MAX + 1];
+/// DPDK_CONFIG_NUM.
+const ARGUMENTS_MAX: usize = 16;
+
 /// `struct ff_config`.
 #[repr(C)]
 pub struct Config {
@@ -75,7 +98,7 @@ pub struct Config {
     count: c_int,
 }
 
-/// Written by `ff_init`, once.
+/// Written by `ff_load_config`, and by `ff_init` once.
 #[unsafe(no_mangle)]
 pub static mut ff_global_cfg: Config = Config {
     file: core::ptr::null(),
@@ -89,7 +112,7 @@ pub static mut ff_global_cfg: Config = Config {
 pub fn tell_config(file: Option<CString>, kind: Option<CString>, number: u32, count: u16) {
     let config = &raw mut ff_global_cfg;
     let text = |text: Option<CString>| text.map(|text| text.into_raw().cast_const());
-    // SAFETY: `ff_init` runs once, before the program looks.
+    // SAFETY: the program looks after the call in which this is written.
     let config = unsafe { &mut *config };
     config.file = text(file).unwrap_or(core::ptr::null());
     config.kind = text(kind).unwrap_or(config.kind);

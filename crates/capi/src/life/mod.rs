@@ -113,10 +113,35 @@ fn begin(words: Vec<String>) -> Result<(), Failure> {
     }
     _ = SETTINGS.set(found);
     BEGUN_BY.store(own, Ordering::Release);
-    let text = |text: Option<&str>| text.and_then(|text| CString::new(text).ok());
-    let (file, kind) = (conf_file(&arguments), arguments.kind.as_deref());
-    abi::tell_config(text(file), text(kind), process_number(), queues());
+    tell_config(&arguments, queues());
     sys::register();
+    Ok(())
+}
+
+/// Publishes what the arguments say to the program.
+fn tell_config(arguments: &Arguments, queues: u16) {
+    let text = |text: Option<&str>| text.and_then(|text| CString::new(text).ok());
+    let (file, kind) = (conf_file(arguments), arguments.kind.as_deref());
+    let number = arguments.process.unwrap_or(0);
+    abi::tell_config(text(file), text(kind), number, queues);
+}
+
+/// `ff_load_config`: reads arguments and configuration file. Nothing changes once there is a stack.
+///
+/// # Errors
+/// One sentence about the first option or line that cannot be used.
+fn load(words: Vec<String>) -> Result<(), String> {
+    if PROCESS.get().is_some() {
+        return Ok(());
+    }
+    let arguments = Arguments::parse(words)?;
+    let layers = match conf_file(&arguments).map(Path::new) {
+        Some(file) => config::Layers::read_with_file(file, arguments.process, |_| None),
+        None => Ok(config::Layers::default()),
+    };
+    let layers = layers.map_err(|error| error.to_string())?;
+    let shared = layers.fstack().filter(|_| arguments.process.is_some());
+    tell_config(&arguments, shared.map_or(1, |file| file.processes() as u16));
     Ok(())
 }
 

@@ -51,6 +51,7 @@ pub unsafe extern "C" fn ff_log_open_set() -> c_int {
     }
     close(OPENED.swap(file, Ordering::AcqRel));
     STREAM.store(file, Ordering::Release);
+    super::set_levels_of_stack();
     0
 }
 

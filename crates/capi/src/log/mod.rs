@@ -4,11 +4,17 @@ pub mod abi;
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use slipstack_config::LogLevel;
+
+use crate::life;
+
 /// FF_LOG_MAX: everything.
 const LEVEL_MAX: u32 = 8;
 /// FF_LOG_INFO.
 const LEVEL_AT_FIRST: u32 = 7;
 const TYPES: usize = 64;
+/// FF_LOGTYPE_FSTACK_LIB and FF_LOGTYPE_FSTACK_FREEBSD.
+const TYPES_OF_STACK: [u32; 2] = [30, 31];
 
 static GLOBAL: AtomicU32 = AtomicU32::new(LEVEL_MAX);
 static LEVELS: [AtomicU32; TYPES] = [const { AtomicU32::new(LEVEL_AT_FIRST) }; TYPES];
@@ -25,6 +31,19 @@ fn is_wanted(level: u32, kind: u32) -> bool {
 
 fn set_global(level: u32) {
     GLOBAL.store(level.min(LEVEL_MAX), Ordering::Relaxed);
+}
+
+/// Gives the types of the stack the level of `--log`, which config.ini's `fstack_log_level` sets.
+fn set_levels_of_stack() {
+    let level = match life::options().map(|options| options.log) {
+        None | Some(LogLevel::Warn) => 5,
+        Some(LogLevel::Error) => 4,
+        Some(LogLevel::Info) => LEVEL_AT_FIRST,
+        Some(_) => LEVEL_MAX,
+    };
+    for kind in TYPES_OF_STACK {
+        set(kind, level);
+    }
 }
 
 /// Returns whether there is such a type and such a level.

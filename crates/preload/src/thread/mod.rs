@@ -76,6 +76,19 @@ pub struct Thread {
     kept_infos: [[AtomicU64; INFO_WORDS]; KEPT_MAX],
 }
 
+/// How often the program has ended the waits of all of its threads.
+static ALARMS: AtomicU64 = AtomicU64::new(0);
+
+/// Ends the waits for events that are going on, once their threads look again.
+pub fn alarm() {
+    ALARMS.fetch_add(1, SeqCst);
+}
+
+/// Returns whether there has been an [`alarm`].
+pub fn has_alarm() -> bool {
+    ALARMS.load(Relaxed) != 0
+}
+
 /// The calling thread's state.
 #[inline]
 pub fn current() -> &'static Thread {
@@ -118,7 +131,7 @@ impl Thread {
     pub fn interruptions(&self) -> Interruptions {
         let count = u64::from(self.interruptions.load(Relaxed));
         Interruptions {
-            handlers: count,
+            handlers: count + ALARMS.load(Relaxed),
             without_restart: count,
         }
     }

@@ -1,11 +1,9 @@
 /* Written for F-Stack's adapter and linked with it: each thread has its socket and its kqueue. */
 #include "threads.h"
 
+#include "ff_adapter.h"
 #include "ff_event.h"
-
-int kqueue(void);
-int kevent(int kq, const struct kevent *changes, int nchanges, struct kevent *events, int nevents,
-           const struct timespec *timeout);
+#include "ff_hook_syscall.h"
 
 static void *work(void *arg)
 {
