@@ -27,7 +27,6 @@ use super::connection::Connection;
 use super::figures::Segments;
 use super::flow::FlowState;
 use super::options::{self, Preset};
-use super::phase::Phase;
 use super::rtt::Rtt;
 use super::{keepalive, resend_timer, seq, urgent, user_timeout};
 use crate::choices::Choices;
