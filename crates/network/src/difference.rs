@@ -228,6 +228,7 @@ mod tests {
             link,
             mtu: 1500,
             addresses: addresses.collect(),
+            tag: VlanTag::plain(link),
             ..Interface::default()
         }
     }
