@@ -13,7 +13,7 @@ use crate::sys::{Eal, Port, PortInfo, PortSetup};
 const LINK_WAIT: Duration = Duration::from_secs(4);
 const LINK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Where the kernel lists the machine's devices.
+/// The kernel's list of the machine's devices.
 const SYSFS: &str = "/sys";
 
 /// The driver that opens packet sockets, alone or in a bond.

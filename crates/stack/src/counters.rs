@@ -229,8 +229,7 @@ counters! {
     DropTcpNoAck "drop_tcp_no_ack" "segment without ACK in a state that needs it"
     DropTcpAck "drop_tcp_ack" "acknowledgment of what was not sent, or of long ago"
     DropTcpPaws "drop_tcp_paws" "timestamp older than the connection's, or missing"
-    DropTcpHops "drop_tcp_hops" "segment from farther away than IP_MINTTL or IPV6_MINHOPCOUNT of its \
-        socket admits"
+    DropTcpHops "drop_tcp_hops" "segment from farther away than its socket admits"
     DropTcpOutOfWindow "drop_tcp_out_of_window" "segment outside of the receive window"
     DropTcpNoRoom "drop_tcp_no_room" "payload for which the receive ring had no room"
     DropTcpReassembly "drop_tcp_reassembly" "out-of-order payload beyond the limit of gaps"

@@ -40,7 +40,7 @@ pub const EV_EOF: u16 = 0x8000;
 pub(crate) const EV_ACTION: u16 = EV_ADD | EV_DELETE | EV_ENABLE | EV_DISABLE | EV_FORCEONESHOT;
 
 pub const NOTE_LOWAT: u32 = 1;
-/// Of a regular file: ready at its end too.
+/// A flag for regular files: they are ready at their end too.
 pub const NOTE_FILE_POLL: u32 = 2;
 pub const NOTE_TRIGGER: u32 = 0x0100_0000;
 pub const NOTE_FFCTRLMASK: u32 = 0xc000_0000;

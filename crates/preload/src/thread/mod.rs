@@ -76,7 +76,7 @@ pub struct Thread {
     kept_infos: [[AtomicU64; INFO_WORDS]; KEPT_MAX],
 }
 
-/// How often the program has ended the waits of all of its threads.
+/// Number of times that the program has ended the waits of all of its threads.
 static ALARMS: AtomicU64 = AtomicU64::new(0);
 
 /// Ends the waits for events that are going on, once their threads look again.

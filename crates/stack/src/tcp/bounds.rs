@@ -1,7 +1,8 @@
 //! Bounds that the program sets for one connection: of its timers (TCP_RTO_MIN_US, TCP_RTO_MAX_MS,
 //! TCP_DELACK_MAX_US), and of the hop limit of its peer's packets (IP_MINTTL, IPV6_MINHOPCOUNT).
 //!
-//! RFC 5082 3: packets of a neighbour arrive with the hop limit 255, those from farther away do not.
+//! RFC 5082 3: packets of a neighbour arrive with the hop limit 255, those from farther away with
+//! less.
 
 mod of_connection;
 

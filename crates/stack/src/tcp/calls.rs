@@ -21,6 +21,7 @@ use super::ports::Wanted;
 use super::verdict::Verdict;
 use super::{Tcp, keepalive, seq, urgent};
 use crate::choices::ChoiceId;
+use crate::config::TcpConfig;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, Payload};
 use crate::error::SocketError;
@@ -193,10 +194,7 @@ impl Tcp {
             })?;
         let conn = self.conns.at_mut(index).ok_or(SocketError::LimitReached)?;
         let id = conn.id;
-        conn.cc
-            .begin(u32::from(conn.opts.mss_max), cx.config.tcp.initial_cwnd);
-        conn.take_limits(&preset, cx.config.tcp.pacing);
-        conn.opts.manner.set_defers_ack(preset.deferrals > 0);
+        take_preset(conn, &preset, &cx.config.tcp);
         cx.counters.bump(Counter::TcpConnects);
         fx.event(Event::FlowOpened {
             conn: id,
@@ -525,6 +523,14 @@ enum Vacancy {
     /// A TIME-WAIT entry that may give way.
     TimeWait(u32),
     Taken,
+}
+
+/// Takes over what the program had set before the connection was there.
+fn take_preset(conn: &mut Connection, preset: &Preset, config: &TcpConfig) {
+    conn.cc
+        .begin(u32::from(conn.opts.mss_max), config.initial_cwnd);
+    conn.take_limits(preset, config.pacing);
+    conn.opts.manner.set_defers_ack(preset.deferrals > 0);
 }
 
 fn source_of(

@@ -21,7 +21,6 @@ use fields::{
 
 use super::Tcp;
 use super::assembler::Range;
-use super::bounds::Bounds;
 use super::connect::{self, Seed};
 use super::connection::Connection;
 use super::figures::Segments;
@@ -38,7 +37,6 @@ use crate::network_layer::Cx;
 use crate::options::{Congestion, KeepAlive, SocketOptions};
 use crate::time::Instant;
 use core::time::Duration;
-
 
 /// A detached connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,14 +122,7 @@ impl Fields {
         (fields.srtt, fields.rttvar) = (conn.rtt.smoothed_ns(), conn.rtt.variance_ns());
         (fields.cwnd, fields.ssthresh) = (conn.cc.window.cwnd, conn.cc.window.ssthresh);
         fields.rate_max = conn.rate_max();
-        let Bounds {
-            rto_min_us,
-            rto_max_ms,
-            ack_delay_max_us,
-            hops_min,
-        } = conn.bounds();
-        (fields.rto_min_us, fields.rto_max_ms) = (rto_min_us, rto_max_ms);
-        (fields.ack_delay_max_us, fields.hops_min) = (ack_delay_max_us, hops_min);
+        fields.set_bounds(conn.bounds());
         (fields.keep_idle_ms, fields.keep_interval_ms) = (opts.keep_idle_ms, opts.keep_interval_ms);
         (fields.user_timeout_ms, fields.linger2_ms) = (opts.user_timeout_ms, opts.linger2_ms);
         (fields.peer_mss, fields.mss_max) = (snd.peer_mss, opts.mss_max);
@@ -331,12 +322,7 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
     conn.cc = super::cc::Control::new(conn.cc.kind(), mss, tcp.pacing);
     conn.cc.resume(f.cwnd, f.ssthresh);
     conn.limit_rate(f.rate_max, tcp.pacing);
-    conn.set_bounds(Bounds {
-        rto_min_us: f.rto_min_us,
-        rto_max_ms: f.rto_max_ms,
-        ack_delay_max_us: f.ack_delay_max_us,
-        hops_min: f.hops_min,
-    });
+    conn.set_bounds(f.bounds());
     if conn.snd.una < conn.snd.nxt {
         let (una, nxt) = (conn.snd.una, conn.snd.nxt);
         origin::note_sent_elsewhere(&mut conn, una, nxt, now);

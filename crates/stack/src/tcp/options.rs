@@ -53,7 +53,7 @@ pub struct Preset {
     pub told_timeout: Option<UserTimeout>,
     /// Traffic class and hop limit; those of IPv4 are among the options.
     header_v6: (u8, u8),
-    /// Of IPv4 and of IPv6.
+    /// The bounds for IPv4 and for IPv6.
     bounds: [Bounds; 2],
 }
 
@@ -144,10 +144,7 @@ pub fn change(
         SocketOption::SndBuf(bytes) => fix_sndbuf(conn, bytes, fx),
         SocketOption::Congestion(kind) => conn.cc.set_kind(kind, cx.config.tcp.pacing),
         SocketOption::MaxPacingRate(most) => conn.limit_rate(most, cx.config.tcp.pacing),
-        SocketOption::MaxSeg(Some(mss)) => {
-            conn.opts.mss_max = conn.opts.mss_max.min(mss.max(MSS_MIN));
-            conn.set_mss();
-        }
+        SocketOption::MaxSeg(Some(mss)) => lower_mss(conn, mss),
         SocketOption::SynCount(tries) => conn.opts.fixed.set_syn_retries(tries.unwrap_or(0)),
         SocketOption::WindowClamp(bytes) => {
             let most = cx.config.tcp.rcvbuf_max;
@@ -162,12 +159,8 @@ pub fn change(
         SocketOption::RtoMin(us) => conn.change_bounds(|it| it.rto_min_us = us),
         SocketOption::RtoMax(ms) => conn.change_bounds(|it| it.rto_max_ms = ms),
         SocketOption::AckDelayMax(us) => conn.change_bounds(|it| it.ack_delay_max_us = us),
-        SocketOption::HopsMin(hops) if conn.key.is_v4() => {
-            conn.change_bounds(|it| it.hops_min = hops);
-        }
-        SocketOption::HopsMinV6(hops) if !conn.key.is_v4() => {
-            conn.change_bounds(|it| it.hops_min = hops);
-        }
+        SocketOption::HopsMin(hops) => set_hops_min(conn, hops, true),
+        SocketOption::HopsMinV6(hops) => set_hops_min(conn, hops, false),
         SocketOption::Mark(mark) => choose(conn, cx, |choice| choice.mark = mark),
         SocketOption::Table(table) => choose(conn, cx, |choice| choice.table = table),
         SocketOption::Link(link) => choose(conn, cx, |choice| choice.link = link),
@@ -175,8 +168,6 @@ pub fn change(
         // changes.
         SocketOption::MaxSeg(None)
         | SocketOption::Transparent(_)
-        | SocketOption::HopsMin(_)
-        | SocketOption::HopsMinV6(_)
         | SocketOption::Ttl(_)
         | SocketOption::TosV6(_)
         | SocketOption::TtlV6(_) => {}
@@ -200,6 +191,18 @@ pub fn change(
         | SocketOption::TakesNoChecksumV6(_) => return Err(SocketError::NotSupported),
     }
     Ok(())
+}
+
+fn lower_mss(conn: &mut Connection, mss: u16) {
+    conn.opts.mss_max = conn.opts.mss_max.min(mss.max(MSS_MIN));
+    conn.set_mss();
+}
+
+/// Sets the smallest hop limit of the peer's packets, if the connection is of that family.
+fn set_hops_min(conn: &mut Connection, hops: u8, is_for_v4: bool) {
+    if conn.key.is_v4() == is_for_v4 {
+        conn.change_bounds(|it| it.hops_min = hops);
+    }
 }
 
 fn fix_sndbuf(conn: &mut Connection, bytes: u32, fx: &mut impl Effects) {

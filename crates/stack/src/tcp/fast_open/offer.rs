@@ -22,7 +22,7 @@ pub enum Offer {
     Accept,
 }
 
-/// What a listener's program has set for Fast Open.
+/// Settings of a listener's program for Fast Open.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     is_on: bool,

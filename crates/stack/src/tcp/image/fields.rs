@@ -1,6 +1,7 @@
 //! The fields of an image, and their plain form.
 
 use crate::tcp::assembler::Range;
+use crate::tcp::bounds::Bounds;
 use crate::tcp::flow::{FlowKey, pack};
 use crate::tcp::numbers::{Reader, Writer};
 use crate::tcp::phase::Phase;
@@ -186,6 +187,26 @@ impl Fields {
             };
         }
         Some(fields)
+    }
+
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            rto_min_us: self.rto_min_us,
+            rto_max_ms: self.rto_max_ms,
+            ack_delay_max_us: self.ack_delay_max_us,
+            hops_min: self.hops_min,
+        }
+    }
+
+    pub fn set_bounds(&mut self, bounds: Bounds) {
+        let Bounds {
+            rto_min_us,
+            rto_max_ms,
+            ack_delay_max_us,
+            hops_min,
+        } = bounds;
+        (self.rto_min_us, self.rto_max_ms) = (rto_min_us, rto_max_ms);
+        (self.ack_delay_max_us, self.hops_min) = (ack_delay_max_us, hops_min);
     }
 
     pub fn empty(key: FlowKey, phase: Phase) -> Fields {
