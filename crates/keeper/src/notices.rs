@@ -336,18 +336,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listeners_for_addresses_are_found_in_the_kernels_list() {
+    fn listeners_for_notices_are_found_in_the_kernels_list() {
         let text = "sk Eth Pid Groups Rmem Wmem Dump Locks Drops Inode\n\
                     0000000000000000 0   812 00000111 0 0 0 2 0 17755\n\
-                    0000000000000000 0   813 00000004 0 0 0 2 0 17756\n\
-                    0000000000000000 15  814 00000010 0 0 0 2 0 17757\n";
+                    0000000000000000 0   813 00000008 0 0 0 2 0 17756\n\
+                    0000000000000000 15  814 00000010 0 0 0 2 0 17757\n\
+                    0000000000000000 0   815 00000004 0 0 0 2 0 17758\n";
         let found = listeners(text);
-        let expected = Listener {
+        let of_addresses = Listener {
             port: 812,
             groups: 0x111,
             inode: 17_755,
         };
-        assert_eq!(found, [expected]);
+        let of_neighbours = Listener {
+            port: 815,
+            groups: 0x4,
+            inode: 17_758,
+        };
+        assert_eq!(found, [of_addresses, of_neighbours]);
     }
 
     #[test]

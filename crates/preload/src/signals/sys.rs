@@ -122,15 +122,20 @@ fn put_off(signal: c_int, info: &[u64; 16], mask: &mut libc::sigset_t) {
     if !thread.is_blocked_by_call(bit) {
         thread.interrupt();
     }
-    *mask = set_of(raw::BLOCK_ALL);
+    let kept = core::array::from_fn(|at| info[at]);
     // A sleep admits it; otherwise everything was blocked and it arrived all the same: valgrind
     // restores the mask that it knows, not the frame's. If it were queued, it would arrive again
     // and again.
     let arrives_again = !thread.note_queued(bit) && !is_blocked;
-    if arrives_again || super::is_confined() {
-        return thread.keep(&core::array::from_fn(|at| info[at]));
+    if arrives_again && !super::is_confined() {
+        return thread.keep(&kept);
     }
-    put_back(signal, info);
+    *mask = set_of(raw::BLOCK_ALL);
+    if super::is_confined() {
+        thread.keep(&kept);
+    } else {
+        put_back(signal, info);
+    }
 }
 
 /// Linux's first signal of which several wait.
