@@ -222,5 +222,9 @@ fn is_strange_to_kernel(addr: SocketAddr) -> bool {
 
 /// Whether the option is for a socket that has no connection yet.
 fn is_opening(level: i32, name: i32) -> bool {
-    level == libc::IPPROTO_TCP && matches!(name, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT)
+    let is_name = matches!(
+        name,
+        libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT | libc::TCP_FASTOPEN_NO_COOKIE
+    );
+    level == libc::IPPROTO_TCP && is_name
 }
