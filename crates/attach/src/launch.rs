@@ -166,7 +166,7 @@ fn check_device(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
     let (has, wanted) = if device.kind.split(':').next() != Some(wanted.name) {
         (&device.kind, wanted.name.to_owned())
     } else if wanted.capabilities.has_interface {
-        // What the options leave open is as the device has it.
+        // Settings that the options leave open are as the device has them.
         match missing_mode(&words, device) {
             None => return Ok(()),
             Some(mode) => (&device.kind, format!("{}:{mode}", wanted.name)),

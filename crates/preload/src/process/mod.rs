@@ -67,7 +67,7 @@ fn begin() -> Option<Process> {
     if is_slipstack_itself() {
         return None;
     }
-    // What our own threads do is never the program's: they hold locks that its calls take.
+    // Calls of our own threads are never the program's: they hold locks that its calls take.
     at_begin_of_threads(|| _ = InCall::begin_long());
     std::panic::set_hook(Box::new(|panic| {
         write_stderr(format!("slipstack: internal error: {panic}\n").as_bytes());
