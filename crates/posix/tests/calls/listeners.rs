@@ -65,7 +65,10 @@ fn a_listener_for_ipv6_only_waits_for_addresses_that_come_later() {
         .unwrap();
     let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
     world.process.bind(fd, &bytes_of(any)).unwrap();
-    assert!(world.process.is_ours(fd), "the stack has no IPv6 address yet");
+    assert!(
+        world.process.is_ours(fd),
+        "the stack has no IPv6 address yet"
+    );
 }
 
 #[test]
