@@ -4,7 +4,8 @@
 /// A doc comment that begins so does not name its subject.
 const OPENINGS: &[&str] = &[
     "What ", "Of ", "Who ", "Whose ", "Whoever ", "The same", "Where ", "How ", "Why ", "When ",
-    "And ", "Or ", "But ",
+    "And ", "Or ", "But ", "This ", "That ", "These ", "Those ", "Both ", "There ", "Not ", "It ",
+    "Its ", "They ", "Their ", "Such ", "So ", "Even ", "Neither ", "Now ", "Then ",
 ];
 
 /// Spelt in two halves so that this file passes its own check.
@@ -75,6 +76,9 @@ mod tests {
         assert_eq!(count("a.rs", "//! Title.\n//!\n//! What it does."), 1);
         assert_eq!(count("a.rs", "    /// The same, but slower."), 1);
         assert_eq!(count("a.rs", "    /// How long it takes."), 1);
+        assert_eq!(count("a.rs", "/// Title.\n///\n/// It does more."), 1);
+        assert_eq!(count("a.rs", "/// Both of them."), 1);
+        assert_eq!(count("a.rs", "/// Itself a name."), 0);
         assert_eq!(count("a.rs", "/// The owner of it.\n/// What follows."), 0);
         assert_eq!(count("a.rs", "// What follows is not documentation."), 0);
         assert_eq!(count("a.md", "/// Whose it is."), 0);

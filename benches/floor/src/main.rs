@@ -3,7 +3,7 @@
 //! asks for it, so the cost is that of the client, the kernel's side of the device, wake-ups, and
 //! three small frames. `scripts/bench --placement floor` runs it in the place of a server.
 //!
-//! It only works on a link that loses nothing.
+//! The server only works on a link that loses nothing.
 
 use std::net::Ipv4Addr;
 use std::process::ExitCode;

@@ -31,7 +31,7 @@ struct Options {
     /// The first port that is listened on.
     #[arg(long, default_value_t = 8000)]
     port: u16,
-    /// So many ports, each with a channel of its own.
+    /// Number of ports, each with a channel of its own.
     #[arg(long, default_value_t = 13)]
     ports: u16,
     /// Ends after so many seconds.

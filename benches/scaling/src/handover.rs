@@ -13,7 +13,7 @@ const BURST: usize = 64;
 /// Rounds of which the quickest counts: others have the processor too.
 const ROUNDS: usize = 50;
 
-/// Both sides of an inbox, and a frame.
+/// The two sides of an inbox, and a frame.
 struct Handover {
     inbox: MpscInbox,
     bell: Doorbell,

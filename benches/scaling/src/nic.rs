@@ -95,7 +95,7 @@ impl Queue {
         }
     }
 
-    /// Both ends of a cable.
+    /// Returns the two ends of a cable.
     pub fn pair(left: [u8; 6], right: [u8; 6]) -> (Queue, Queue) {
         let here = Queue::new(left);
         let there = Queue {

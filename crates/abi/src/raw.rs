@@ -56,7 +56,7 @@ pub unsafe fn syscall6(number: c_long, args: [usize; 6]) -> isize {
     result
 }
 
-/// This thread's `errno`.
+/// The calling thread's `errno`.
 pub fn errno() -> c_int {
     // SAFETY: takes nothing.
     let at = unsafe { libc::__errno_location() };

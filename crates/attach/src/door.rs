@@ -28,7 +28,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// This process, with a family of its own.
+    /// Returns the identity of the calling process, with a family of its own.
     pub fn of_this_process() -> Identity {
         let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         Identity {

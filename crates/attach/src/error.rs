@@ -30,7 +30,7 @@ pub enum Error {
     /// A keeper is there and gives no answer.
     Unresponsive {
         interface: String,
-        /// Its process, where that is sure.
+        /// Process of the keeper, where that is sure.
         pid: Option<u32>,
     },
     /// The keeper could not be started.
@@ -79,7 +79,7 @@ pub enum Error {
     OtherRoutes {
         interface: String,
     },
-    /// Its addresses are the stack's alone.
+    /// Addresses of the interface are the stack's alone.
     NotShared {
         interface: String,
     },

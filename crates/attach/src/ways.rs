@@ -60,7 +60,7 @@ fn of_interface<'a>(settings: &'a Settings, spec: &'a InterfaceSpec, port: u16) 
     }
 }
 
-/// Their gateways, in their tables.
+/// Returns the routes to the gateways of the VLANs, in their tables.
 pub(crate) fn routes(
     settings: &Settings,
     link_of: &impl Fn(&VlanSpec) -> u16,

@@ -11,7 +11,7 @@ pub(crate) struct AddrWords {
     pub(crate) port: u16,
 }
 
-/// Both ends of a connection, encoded once.
+/// The two ends of a connection, encoded once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     pub(crate) local: AddrWords,

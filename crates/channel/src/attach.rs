@@ -105,7 +105,7 @@ pub trait Attach: Send + Sync {
         0
     }
 
-    /// This process has inherited listeners of that family.
+    /// Notes that the calling process has inherited listeners of that family.
     fn join(&self, family: u64) {
         let _ = family;
     }

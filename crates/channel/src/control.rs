@@ -246,7 +246,7 @@ pub struct ChooserMember {
 pub enum Refusal {
     /// The other side has another version.
     Version,
-    /// Not understood, or not allowed now.
+    /// The request is not understood, or not allowed now.
     BadRequest,
     NotPermitted,
     /// A table, or the device's slots, are full.

@@ -51,7 +51,7 @@ pub trait Owner: Send {
 
 /// The engine's end of a channel together with its owner, ready to be attached to an engine.
 ///
-/// Both run on one thread: while the owner runs, nothing else touches the channel's rings.
+/// Engine and owner run on one thread: while the owner runs, nothing else touches the rings.
 pub struct Inside {
     end: EngineEnd,
     owner: Box<dyn Owner>,

@@ -39,7 +39,7 @@ coded! {
 coded! {
     /// Reason why it is there.
     Why {
-        /// Its address belongs to the stack or is reached by it.
+        /// The stack has the address, or reaches it.
         Stack = 1,
         /// Listener on the stack from this process's first wait on it; until then only others
         /// may.
@@ -60,7 +60,7 @@ coded! {
         Foreign = 10,
         /// `--strict`, and the kernel would have been next.
         Strict = 11,
-        /// Its instance has ended or is not there yet.
+        /// The instance has ended or is not there yet.
         Away = 12,
         /// RLIMIT_AS leaves no room for an engine.
         NoAddresses = 13,

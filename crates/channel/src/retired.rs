@@ -1,6 +1,6 @@
 //! Memory of receive rings, and replaced rings in which the program still keeps bytes.
 //!
-//! Those are listed until all bytes of the socket have been given back, or the socket is closed.
+//! Replaced rings are listed until all bytes of the socket have been given back, or it is closed.
 
 use slipstack_mem::ByteRing;
 

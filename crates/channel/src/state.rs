@@ -18,7 +18,7 @@ impl State {
     pub const BOUND: State = State(1 << 3);
     /// After the bytes in the ring comes the end.
     pub const RDHUP: State = State(1 << 4);
-    /// Both directions are over.
+    /// The streams of both directions have ended.
     pub const HUP: State = State(1 << 5);
     /// An error waits to be taken.
     pub const ERR: State = State(1 << 6);

@@ -38,7 +38,7 @@ impl UrgentWord {
 /// The result that MSG_OOB would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgent {
-    /// There is no mark, it has been read past, or the byte has been taken.
+    /// No mark exists, it has been read past, or the byte has been taken.
     Nothing,
     /// The mark is known, the byte is on its way.
     Awaited,

@@ -58,7 +58,7 @@ pub struct RuleSpec {
     pub input: Option<String>,
     /// The interface that the sender is bound to.
     pub output: Option<String>,
-    /// It selects the packets that the conditions do not describe.
+    /// The rule selects the packets that the conditions do not describe (`not`).
     pub is_not: bool,
     pub target: RuleTarget,
 }

@@ -34,7 +34,7 @@ pub struct VlanSpec {
     /// The routing table that its gateways are in; `None`: the one of its number.
     pub table: Option<u32>,
     pub mtu: Option<u16>,
-    /// Its tags, or those of the VLAN that it is within, are a provider's (802.1ad).
+    /// Tags of the VLAN, or of the VLAN that it is within, are a provider's (802.1ad).
     pub is_provider: bool,
     /// The priority in its tags.
     pub priority: u8,

@@ -36,7 +36,7 @@ pub enum TagSupport {
     None,
     /// One 802.1Q tag.
     Single,
-    /// Those of 802.1Q and 802.1ad, and two of them: a VLAN within a VLAN.
+    /// Tags of 802.1Q and 802.1ad, and two of them: a VLAN within a VLAN.
     All,
 }
 
@@ -63,9 +63,9 @@ pub struct DeviceKind {
     pub name: &'static str,
     /// The word before the name of a device of this kind: "interface".
     pub title: &'static str,
-    /// Its part of the help text of `--device`: name and argument, and in brackets a description.
+    /// Part of the help text of `--device`: name and argument, and in brackets a description.
     pub usage: &'static str,
-    /// Its argument begins with a path.
+    /// The argument begins with a path.
     pub takes_path: bool,
     /// Name of the device when no interface is named.
     pub default_interface: Option<&'static str>,

@@ -22,7 +22,7 @@ pub struct DeviceInfo {
     pub udp_segmentation: bool,
 }
 
-/// There is no room: the frame was not taken. Counted; the sender tries again after a flush.
+/// Refusal of a frame for lack of room. Counted; the sender tries again after a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxFull;
 

@@ -1,8 +1,8 @@
 //! Notices of addresses, interfaces, routes and neighbours for programs that listen on
 //! NETLINK_ROUTE, in the kernel's form (rtnetlink(7)).
 //!
-//! They are sent to single sockets: the groups are the kernel's, whose listeners know nothing of a
-//! stack.
+//! Notices are sent to single sockets: the groups are the kernel's, whose listeners know nothing of
+//! a stack.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -99,7 +99,7 @@ pub struct ListedRoute {
 /// Origin of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RouteOrigin {
-    /// It is the network of an address.
+    /// The route is the network of an address.
     Connected,
     Operator,
     /// A router of the link advertises it.

@@ -1,6 +1,6 @@
 //! A whole interface as a port of a bridge: complete frames in and out, no offloads, no steering.
 //!
-//! It is for programs that bridge frames between interfaces; engines use [`crate::Device`].
+//! A port is for programs that bridge frames between interfaces; engines use [`crate::Device`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -7,7 +7,7 @@ use slipstack_wire::rss::{Input, QueueMap};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RssParams {
     pub key: Vec<u8>,
-    /// Both directions of a flow have one hash.
+    /// The two directions of a flow have one hash.
     #[serde(default)]
     pub is_symmetric: bool,
     pub table: Vec<u16>,

@@ -22,9 +22,9 @@ pub const PORTS_MAX: usize = LinkId::PORTS_MAX;
 /// The keeper's half of a device. The kernel undoes its set-up when the last descriptor of it is
 /// closed, in whichever process; only a clsact filter (old kernels) is removed by dropping this.
 pub struct Slots {
-    /// That of every port.
+    /// The back end of every port.
     backend: &'static dyn Backend,
-    /// That which adopts a slot of all ports.
+    /// The back end that adopts a slot of all ports.
     adopts: &'static dyn Backend,
     /// At least one, each with the same number of slots.
     ports: Vec<OpenedPort>,

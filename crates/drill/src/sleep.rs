@@ -84,7 +84,7 @@ impl Sleep {
         self.state().calls += 1;
     }
 
-    /// That call has returned.
+    /// Counts the end of a call.
     pub fn end_call(&self) {
         let mut state = self.state();
         state.calls = state.calls.saturating_sub(1);

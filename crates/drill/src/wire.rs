@@ -14,7 +14,7 @@ use crate::packet::is_of_the_link;
 pub const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// Both directions.
+/// The two directions of the link.
 #[derive(Clone, Default)]
 pub struct Wire(Arc<Mutex<Queues>>);
 

@@ -33,7 +33,7 @@ pub(crate) struct AcceptQueue {
     reported: u64,
     /// Until when the program is waited for, if something waits.
     due_at: Instant,
-    /// That is the time which it has more.
+    /// The deadline is the additional time.
     is_grace: bool,
 }
 

@@ -221,7 +221,7 @@ impl Device for Absent {
 }
 
 impl Engine {
-    /// There is no keeper any more, or there is one again. Costs nothing until the first time.
+    /// Notes that the keeper is gone, or back. Costs nothing until the first time.
     pub fn set_alone(&mut self, is_alone: bool) {
         if let Some(flag) = &self.is_alone {
             flag.store(is_alone, Ordering::Relaxed);

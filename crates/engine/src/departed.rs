@@ -23,7 +23,7 @@ pub(crate) type WaitingFrame = (u16, Vec<u8>);
 
 #[derive(Debug)]
 enum Location {
-    /// Not adopted by any engine yet.
+    /// No engine has adopted the connection yet.
     Underway(Vec<WaitingFrame>),
     Slot(u16),
 }

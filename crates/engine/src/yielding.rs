@@ -1,8 +1,9 @@
 //! Listeners whose program accepts nothing: it computes, waits for a lock or for its turn to
 //! accept, or is busy elsewhere.
 //!
-//! Their connections move to another listener of the address, of this engine or of another one,
-//! because on the kernel one queue serves all. Without another listener they stay and wait.
+//! The connections of such a listener move to another listener of the address, of this engine or of
+//! another one, because on the kernel one queue serves all. Without another listener they stay and
+//! wait.
 
 use slipstack_channel::{Reply, SocketError, Transport};
 use slipstack_stack::{Instant, ListenerId};
@@ -19,7 +20,7 @@ pub(crate) struct Listening {
     pub(crate) owner: Owner,
     pub(crate) yields: Yields,
     pub(crate) bound: Bound,
-    /// Its program sleeps in a call, and nothing waits at it.
+    /// The listener's program sleeps in a call, and nothing waits at it.
     pub(crate) is_idle: bool,
 }
 

@@ -7,7 +7,7 @@ use slipstack_device::iface::KernelInterface;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceState {
     Usable,
-    /// Its name does not exist, or is another interface's.
+    /// No interface has the device's name, or another one has it.
     Deleted,
     Down,
 }

@@ -63,7 +63,7 @@ pub enum KeeperError {
     NoAddress {
         interface: String,
     },
-    /// This kind of device is an interface that exists.
+    /// Devices of this kind are interfaces that exist.
     NoInterface {
         kind: &'static str,
     },

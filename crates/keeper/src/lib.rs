@@ -1,7 +1,7 @@
 //! The keeper: one process per device and network namespace, off the data path.
 //!
-//! It opens the device with all its slots and never closes one; engines lease slots, blocks of
-//! outgoing ports and listening ports ([`leases`]). It answers ARP and ICMP ([`net`]), completes
+//! The keeper opens the device with all its slots and never closes one; engines lease slots, blocks
+//! of outgoing ports and listening ports ([`leases`]). It answers ARP and ICMP ([`net`]), completes
 //! the connections of programs that have ended, resets those of programs that died, and reports its
 //! clients. A standby holds the same resources and takes over when the keeper is killed
 //! ([`standby`], [`journal`]).

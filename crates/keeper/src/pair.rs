@@ -6,7 +6,7 @@ use slipstack_device::iface;
 
 use crate::error::KeeperError;
 
-/// Both ends of the link in one network.
+/// The two ends of the link in one network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
     pub stack: IpAddr,

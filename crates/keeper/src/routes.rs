@@ -88,7 +88,7 @@ pub fn routes(stack: &Stack) -> Vec<String> {
     lines
 }
 
-/// Its rules, but for those that every stack has.
+/// Returns the stack's rules, but for those that every stack has.
 pub fn rules(stack: &Stack) -> Vec<String> {
     let mut lines = Vec::new();
     for is_v6 in [false, true] {

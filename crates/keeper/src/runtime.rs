@@ -1,6 +1,6 @@
 //! A keeper's files.
 //!
-//! There is one directory per device, keyed by network namespace and interface name, below a base
+//! Each device has a directory, keyed by network namespace and interface name, below a base
 //! directory of the user: `/run/slipstack` for root, `$XDG_RUNTIME_DIR/slipstack` otherwise. It
 //! holds the lock that makes the keeper unique, its control socket, its log, the sockets of
 //! instances, and the locks of slots in use.

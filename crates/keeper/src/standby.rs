@@ -1,8 +1,8 @@
 //! The standby: the process that takes over when the keeper is killed.
 //!
-//! It is a fork of the keeper and so holds every descriptor; it sleeps on a socket whose other end
-//! only the keeper has, and wakes when that end is closed. State that the keeper gains later and
-//! that must survive it, such as the regions of its clients, is sent over that socket.
+//! The standby is a fork of the keeper and so holds every descriptor; it sleeps on a socket whose
+//! other end only the keeper has, and wakes when that end is closed. State that the keeper gains
+//! later and that must survive it, such as the regions of its clients, is sent over that socket.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -24,7 +24,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub enum ClientError {
     Io(io::Error),
-    /// Not an answer of this protocol.
+    /// The bytes are no answer of this protocol.
     Malformed,
     /// The keeper refuses, with a sentence.
     Denied(String),

@@ -90,7 +90,7 @@ pub enum Answer {
     /// With the tables in which they do so beside the message, in order.
     Programs {
         programs: Vec<ProgramIdentity>,
-        /// There are more.
+        /// Further programs are left out.
         is_cut: bool,
     },
     Denied(Denied),

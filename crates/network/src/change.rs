@@ -63,9 +63,9 @@ pub enum Change {
         name: String,
         /// The number of its link ([`NetworkState::free_link`]).
         link: u16,
-        /// Its number.
+        /// Number of the VLAN.
         id: u16,
-        /// Its tags are a provider's (802.1ad).
+        /// Tags of the VLAN are a provider's (802.1ad).
         #[serde(default)]
         is_provider: bool,
         /// The link of the VLAN that it is within; `None`: it is the port's.

@@ -9,7 +9,7 @@ use crate::state::contains;
 /// The result of a rule for the packets that it selects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RuleAction {
-    /// Its table is looked up; if that has no route, the next rule decides.
+    /// The table is looked up; if it has no route, the next rule decides.
     #[default]
     Lookup,
     /// The network is unreachable.

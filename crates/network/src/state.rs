@@ -52,12 +52,12 @@ pub struct NetworkState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
     pub name: String,
-    /// Its number: the kernel's, of a VLAN one that the kernel has not given.
+    /// Number of the interface: the kernel's, of a VLAN one that the kernel has not given.
     pub index: u32,
     /// The number of its link ([`Interface::link`]): of a VLAN of the first port that of the VLAN,
     /// if no other link has it ([`NetworkState::free_link`]); 0 = the port's own link.
     pub link: u16,
-    /// Its link-layer address.
+    /// Link-layer address.
     pub mac: [u8; 6],
     /// Largest IP packet in bytes.
     pub mtu: u16,
@@ -68,7 +68,7 @@ pub struct Interface {
     /// An operator has put it down: it neither takes nor sends anything.
     #[serde(default)]
     pub is_down: bool,
-    /// Its own tag, if it is a VLAN.
+    /// Tag of the VLAN, if the interface is one.
     #[serde(default)]
     pub tag: VlanTag,
     /// The link of the VLAN that it is within (802.1ad); `None`: it is a port's.
@@ -110,7 +110,7 @@ pub struct RouteEntry {
     pub metric: u32,
     pub source: Option<IpAddr>,
     pub mtu: Option<u16>,
-    /// It leads nowhere.
+    /// Refusal with which the route answers; `None`: it leads somewhere.
     pub refusal: Option<RouteRefusal>,
 }
 

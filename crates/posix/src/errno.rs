@@ -1,6 +1,6 @@
 //! Linux error numbers, and the conversion of the stack's reasons to them.
 //!
-//! This is the only file of the program's side that knows error numbers.
+//! No other file of the program's side knows error numbers.
 
 use std::fmt;
 use std::io;

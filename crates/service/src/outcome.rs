@@ -17,11 +17,11 @@ pub enum Via {
 pub enum Closed {
     /// The service closed or reset it.
     ByService,
-    /// Its handler panicked, or a job of its did.
+    /// A handler of the service panicked, or a job of its did.
     Panicked,
     /// The peer reset it, or it failed on the way.
     Failed(Reason),
-    /// Both sides had ended their streams.
+    /// The streams of both sides had ended.
     Done,
 }
 

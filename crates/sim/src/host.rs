@@ -82,7 +82,7 @@ pub struct Host {
     pub paused_until: Instant,
     /// Lead of its clock over the world's.
     pub skew_ns: u64,
-    /// Its program takes connections from the accept queue at once.
+    /// The host's program takes connections from the accept queue at once.
     pub accepts: bool,
     /// Connections offered and taken of each listener.
     accept_queues: HashMap<ListenerId, (u32, u32)>,

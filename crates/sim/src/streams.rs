@@ -22,7 +22,7 @@ pub fn bytes_at(key: u64, offset: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Both directions of a connection.
+/// The two directions of a connection.
 #[derive(Debug, Default)]
 pub struct Streams {
     /// Written by the program: [acked, written) is in the ring, with some bytes before it.

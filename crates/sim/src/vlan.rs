@@ -17,7 +17,7 @@ const STRAY: u16 = 0x0abc;
 pub enum Tags {
     /// A priority and no VLAN: the tag is the stacks' to take off.
     Priority,
-    /// This VLAN, which the hosts' interfaces are in: they put the tag on and take it off.
+    /// A VLAN which the hosts' interfaces are in: they put the tag on and take it off.
     Vlan(u16),
 }
 
@@ -45,7 +45,7 @@ impl Tagging {
         tagged(bytes, priority << 13 | vlan)
     }
 
-    /// Now and then the same in another VLAN.
+    /// Returns, now and then, the frame in another VLAN.
     pub fn stray(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         (self.rng.below(STRAY_EVERY) == 0).then(|| tagged(bytes, STRAY))
     }

@@ -79,7 +79,7 @@ impl Watch {
         }
     }
 
-    /// This side is in TIME-WAIT, and its engine ends in order.
+    /// Notes that a side is in TIME-WAIT, and that its engine ends in order.
     pub fn on_time_wait(&mut self, local: SocketAddr, remote: SocketAddr) {
         if let Some(side) = self.sides.get_mut(&(local, remote)) {
             side.is_former = true;

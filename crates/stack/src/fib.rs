@@ -63,7 +63,7 @@ impl Prefix {
         self.len
     }
 
-    /// Its first address, of the family that it is used in.
+    /// Returns the first address of the prefix, of the family that it is used in.
     pub fn address(&self, is_v6: bool) -> IpAddr {
         if is_v6 {
             Ipv6Addr::from_bits(self.bits).into()

@@ -15,7 +15,7 @@ macro_rules! id {
                 Self { index, generation }
             }
 
-            /// Both halves in one word.
+            /// Returns index and generation in one word.
             pub const fn to_bits(self) -> u64 {
                 (self.generation as u64) << 32 | self.index as u64
             }

@@ -1,7 +1,7 @@
 //! The protocol core: interfaces, neighbours, routes, IPv4 and IPv6, ICMP, UDP and TCP.
 //!
-//! It has no clock, no threads and no input or output: frames, timers and calls are method calls of
-//! [`Stack`]; frames, bytes and events go out through [`Effects`]. Time and randomness are
+//! The core has no clock, no threads and no input or output: frames, timers and calls are methods
+//! of [`Stack`]; frames, bytes and events go out through [`Effects`]. Time and randomness are
 //! arguments, so that a simulated world is exactly repeatable.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -165,7 +165,7 @@ impl Neighbours {
         self.times6.find((ip, link), &self.config)
     }
 
-    /// These neighbours are configured; those that were and are not among them are known no longer.
+    /// Sets the configured neighbours; those that were and are not in `wanted` are forgotten.
     /// Frames that wait for one of them are dropped: their senders send again.
     pub fn set_permanent(&mut self, wanted: &[NeighbourEntry]) {
         let ip_of = |it: &NeighbourEntry| zoned_ip(it.ip, LinkId(it.link));

@@ -66,7 +66,8 @@ impl Default for ListenOptions {
 pub struct UdpOptions {
     /// May be bound beside others that say so too.
     pub is_shared: bool,
-    /// Such sockets divide their senders by the flow's hash; otherwise the last one gets all.
+    /// Sockets that share a port divide its senders by the flow's hash; otherwise the last one gets
+    /// all.
     pub reuse_port: bool,
     /// On [::]: IPv4 is not taken in.
     pub is_v6_only: bool,

@@ -20,7 +20,7 @@ const ALL_NODES_HOST: Ipv6Addr = Ipv6Addr::new(0xff01, 0, 0, 0, 0, 0, 0, 1);
 /// RFC 4291 2.5.6.
 const LINK_LOCAL: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10);
 
-/// Its length with the link that an address carries ([`slipstack_wire::zone`]).
+/// Length of that prefix with the link that an address carries ([`slipstack_wire::zone`]).
 const ZONED_LEN: u8 = 32;
 
 /// Metric of routes learnt from routers: after a configured one (Linux: the same number).

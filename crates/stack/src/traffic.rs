@@ -11,7 +11,7 @@ pub struct LinkTraffic {
     pub tx_bytes: u64,
 }
 
-/// That of all links but the device's own, by number.
+/// Traffic of all links but the device's own, by number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Traffic(Vec<(u16, LinkTraffic)>);
 

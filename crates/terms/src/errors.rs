@@ -15,7 +15,7 @@ crate::coded! {
         FamilyNotSupported = 4,
         /// An argument is out of its range (port 0, an unspecified or multicast destination …).
         InvalidArgument = 5,
-        /// Not allowed in the state that the socket is in.
+        /// The state of the socket does not allow it.
         InvalidState = 6,
         /// A destination is needed and none was given or connected.
         DestinationRequired = 7,

@@ -10,7 +10,7 @@ pub enum GroupChange {
     /// All sources.
     Join,
     Leave,
-    /// This source; the first one is a membership.
+    /// One more source; the first one is a membership.
     Include(IpAddr),
     /// No more; the last one ends the membership.
     Forgo(IpAddr),

@@ -31,7 +31,7 @@ pub struct Learnt {
 /// The values that routers advertise for a link; `None`: they leave it to the stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearntLink {
-    /// Its number.
+    /// Number of the link.
     pub link: u16,
     /// Default hop limit of packets that leave by it.
     pub hop_limit: Option<u8>,
@@ -70,7 +70,7 @@ pub struct LearntAddress {
     pub ip: Ipv6Addr,
     /// Length of its prefix; [`Learnt::networks`] decides which addresses are neighbours.
     pub prefix_len: u8,
-    /// Not for new connections (RFC 4862 5.5.4).
+    /// Deprecated: no new connections use it (RFC 4862 5.5.4).
     pub is_deprecated: bool,
     /// The link that has it.
     pub link: u16,

@@ -10,8 +10,8 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// This range of a socket in its stack's, as inet_sk_get_local_port_range(): a bound outside of
-    /// the stack's is none.
+    /// Returns a socket's range within its stack's, as inet_sk_get_local_port_range(): a bound
+    /// outside of the stack's is none.
     #[must_use]
     pub fn within(self, stack: PortRange) -> PortRange {
         let of = |bound: u16, default| if stack.has(bound) { bound } else { default };

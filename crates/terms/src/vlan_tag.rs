@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A VLAN's tag: its kind, the VLAN's number and the priorities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VlanTag {
-    /// They are a provider's (802.1ad), not a customer's (802.1Q).
+    /// The tags are a provider's (802.1ad), not a customer's (802.1Q).
     #[serde(default)]
     pub is_provider: bool,
     /// The VLAN's number; 0 = no VLAN.

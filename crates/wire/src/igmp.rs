@@ -47,7 +47,7 @@ pub enum IgmpMessage<'a> {
     Query(Query<'a>),
     /// Another host of version 1 or 2 is a member.
     Report(Ipv4Addr),
-    /// Not for hosts.
+    /// Message that does not concern hosts.
     Other,
 }
 

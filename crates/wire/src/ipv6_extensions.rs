@@ -32,7 +32,7 @@ pub struct Upper<'a> {
     pub payload: &'a [u8],
     /// Offset of the field that names `protocol`, from the start of the packet.
     pub named_at: u32,
-    /// There was a fragment header: an atomic fragment.
+    /// The packet had a fragment header and is whole: an atomic fragment.
     pub is_atomic: bool,
 }
 
@@ -69,7 +69,7 @@ pub enum Refused {
         code: u8,
         /// Offset of the byte that is wrong, from the start of the packet.
         pointer: u32,
-        /// Even if the packet went to a group (action 10 of an option).
+        /// The error is sent even if the packet went to a group (action 10 of an option).
         to_groups: bool,
     },
 }

@@ -9,7 +9,7 @@ use crate::{protocol, tcp, udp};
 /// State of the transport checksum of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RxChecksum {
-    /// Not verified: the stack does it.
+    /// Unverified: the stack does it.
     #[default]
     Unknown,
     /// The device or the kernel verified it.

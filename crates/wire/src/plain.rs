@@ -28,7 +28,7 @@ pub struct PlainTcp<'a> {
     pub seq: u32,
     pub ack: u32,
     pub flags: TcpFlags,
-    /// Not scaled.
+    /// Window as in the header, unscaled.
     pub window: u16,
     pub timestamps: Option<Timestamps>,
     pub payload: &'a [u8],
@@ -116,7 +116,7 @@ pub struct PlainHeader {
     pub seq: u32,
     pub ack: u32,
     pub flags: TcpFlags,
-    /// Not scaled.
+    /// Window as in the header, unscaled.
     pub window: u16,
     pub payload_len: u32,
 }
@@ -166,7 +166,7 @@ impl PlainHeader {
     }
 }
 
-/// Both halves of an address for a sum.
+/// Returns the sum of the two halves of an address's word.
 #[inline]
 fn halves(word: u32) -> u32 {
     (word >> 16) + (word & 0xffff)

@@ -1,7 +1,7 @@
 //! Methods of a type that composes parts, and need no more than one of them.
 //!
-//! Such a method belongs to the part, so that the part can be read and tested alone. The methods
-//! that other crates call are left out: they are the interface.
+//! A method of that kind belongs to the part, so that the part can be read and tested alone. The
+//! methods that other crates call are left out: they are the interface.
 
 use syn::visit::Visit;
 

@@ -30,7 +30,7 @@ pub struct Common {
     pub chaos: Arc<Chaos>,
     pub rate: Rate,
     pub book: Arc<Book>,
-    /// Not to be known outside: makes keys that collide hard to find.
+    /// Secret seed of the hashes: makes keys that collide hard to find.
     pub seed: u64,
 }
 

@@ -100,7 +100,7 @@ enum Rest {
     Content(Arc<Content>, Range<usize>),
     File {
         file: Arc<LongFile>,
-        /// Not read yet.
+        /// Range of the file that has not been read yet.
         left: Range<u64>,
         piece: Vec<u8>,
         sent: usize,

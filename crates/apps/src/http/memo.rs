@@ -85,7 +85,7 @@ impl Memos {
     }
 }
 
-/// Not against an enemy: heads are compared too, and memos are few.
+/// Hash without a secret: heads are compared too, and memos are few.
 fn hashed(head: &[u8]) -> Seen {
     let mix =
         |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);

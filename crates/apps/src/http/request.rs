@@ -61,7 +61,7 @@ impl Fields<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub method: Method,
-    /// Both as they were sent.
+    /// Name of the method, as it was sent.
     pub method_name: &'a str,
     pub target: &'a str,
     /// HTTP/1.1, not 1.0.

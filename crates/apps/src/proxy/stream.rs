@@ -12,7 +12,7 @@ pub(super) struct Stream {
     pub(super) transport: Transport,
     /// `None`: the backend has not been reached.
     pub(super) partner: Option<ConnectionId>,
-    /// Its peer's end has been passed on.
+    /// The end of the peer's stream has been passed on.
     has_passed_end: bool,
 }
 

@@ -22,7 +22,7 @@ pub struct HandshakeResult {
 pub enum Handed {
     /// A worker has them, or will have them.
     On,
-    /// They begin no handshake; the transport is plain from now on.
+    /// The bytes begin no handshake; the transport is plain from now on.
     SomethingElse,
 }
 

@@ -1,7 +1,7 @@
 //! The packet dispatcher: a callback of the program that sees each frame before the stack does.
 //!
-//! It runs only on the thread of `ff_run`, so that a single-threaded program stays single-threaded:
-//! frames wait for it, and go straight to the stack when `ff_run` is not running.
+//! The callback runs only on the thread of `ff_run`, so that a single-threaded program stays
+//! single-threaded: frames wait for it, and go straight to the stack when `ff_run` is not running.
 
 pub mod abi;
 mod frames;

@@ -128,7 +128,7 @@ pub fn start(count: usize, work: usize, first: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// Their number.
+/// Returns the number of workers.
 pub fn count() -> usize {
     ALL.get().map_or(0, Vec::len)
 }

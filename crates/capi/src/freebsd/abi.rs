@@ -108,7 +108,7 @@ pub unsafe extern "C" fn ff_sysctl(
     }
 }
 
-/// There is no FreeBSD below with a routing socket.
+/// Refuses: no FreeBSD with a routing socket lies below.
 #[unsafe(no_mangle)]
 pub extern "C" fn ff_rtioctl(
     _table: c_int,
@@ -119,7 +119,7 @@ pub extern "C" fn ff_rtioctl(
     fail(Errno::EOPNOTSUPP) as c_int
 }
 
-/// There are no netgraph nodes.
+/// Refuses: netgraph has no nodes here.
 #[unsafe(no_mangle)]
 pub extern "C" fn ff_ngctl(_command: c_int, _data: *mut c_void) -> c_int {
     fail(Errno::EOPNOTSUPP) as c_int

@@ -33,7 +33,7 @@ pub enum ControlError {
     Closed,
     /// Nothing arrived in time.
     TimedOut,
-    /// Not a message of this version.
+    /// The bytes are no message of this version.
     Malformed,
     TooLong,
     /// The descriptors of a message found no numbers here: too many files are open.

@@ -1,7 +1,7 @@
 //! Memory that a program fills before it chooses the connection, and then adds to that connection's
 //! stream: the engine gathers frames from it.
 //!
-//! It is carved from blocks of the send arena, one piece behind the other, so that pieces sent one
+//! A piece is carved from blocks of the send arena, one behind the other, so that pieces sent one
 //! after the other are contiguous. A block is free again once the program holds nothing in it and
 //! everything in it has been acknowledged.
 

@@ -16,7 +16,7 @@ use super::ProgramEnd;
 pub enum Unsent {
     /// The send buffer is full, or this is longer than any datagram.
     Full,
-    /// There is no memory for it.
+    /// No memory is left for the datagram.
     NoMemory,
 }
 

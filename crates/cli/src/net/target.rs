@@ -36,7 +36,7 @@ fn is_done(failure: &Failure) -> bool {
 #[derive(Default)]
 struct Gathered {
     changes: Vec<Change>,
-    /// Its network at the last query.
+    /// The stack's network at the last query.
     network: Option<NetworkState>,
 }
 

@@ -56,7 +56,7 @@ pub fn queues(interface: &str, direction: &str) -> Vec<PathBuf> {
 pub struct Card {
     /// Lanes of its PCI Express link that are in use.
     pub lanes: Option<u32>,
-    /// Its memory node with the cores there, on a machine with several nodes.
+    /// Memory node of the card with the cores there, on a machine with several nodes.
     pub node: Option<(u32, String)>,
 }
 

@@ -54,7 +54,7 @@ fn entry(name: &str) -> PathBuf {
     PathBuf::from("/sys/class/net").join(name)
 }
 
-/// Neither a loopback or tunnel nor a bridge, nor a TAP.
+/// Returns whether the interface is Ethernet: no loopback, tunnel, bridge or TAP.
 fn is_ethernet(name: &str) -> bool {
     const ARPHRD_ETHER: &str = "1";
     let entry = entry(name);

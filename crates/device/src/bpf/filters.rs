@@ -58,7 +58,7 @@ enum Rate {
     /// ARP and multicast.
     Console = 0,
     General = 1,
-    /// Both together.
+    /// The two classes together.
     Kernel = 2,
 }
 

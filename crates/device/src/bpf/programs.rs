@@ -1,9 +1,9 @@
 //! The steering program (which slot?), its counterpart for AF_XDP (is it for the slot of its own
 //! queue?), and the parts shared with the other programs. All of them read the steering table.
 //!
-//! They are assembled here and not compiled and loaded by a library: that would need clang or a
-//! nightly compiler where Slipstack is built, and the programs share their layout and hash with the
-//! code that writes the tables (`docs/adr/0022-what-stays-by-hand.md`).
+//! The programs are assembled here and not compiled and loaded by a library: that would need clang
+//! or a nightly compiler where Slipstack is built, and the programs share their layout and hash
+//! with the code that writes the tables (`docs/adr/0022-what-stays-by-hand.md`).
 
 use std::os::fd::BorrowedFd;
 
@@ -65,8 +65,8 @@ pub(super) enum Family {
 pub(super) enum Hook<'a> {
     /// The context is a `struct __sk_buff`, and the answer is the slot.
     Skb,
-    /// It is a `struct xdp_md`, and a frame of the slot of its own queue goes to the socket of that
-    /// queue in this map.
+    /// The context is a `struct xdp_md`, and a frame of the slot of its own queue goes to the
+    /// socket of that queue in this map.
     Xdp(BorrowedFd<'a>),
 }
 

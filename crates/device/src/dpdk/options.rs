@@ -32,7 +32,7 @@ pub struct Options {
     pub descriptors: u16,
     /// Queues in each direction, as far as the port has them; each has a thread.
     pub queues: u16,
-    /// Both directions of a flow come to one queue.
+    /// The two directions of a flow come to one queue.
     pub is_symmetric: bool,
     /// The port takes tags out of received frames, if it can.
     pub has_tag_stripping: bool,

@@ -43,7 +43,7 @@ pub(super) struct Port {
 #[derive(Debug)]
 pub(super) struct Starting {
     socket: OwnedFd,
-    /// Its standard error.
+    /// Standard error of the process.
     words: OwnedFd,
 }
 
@@ -159,7 +159,7 @@ impl Port {
 }
 
 impl Starting {
-    /// Its answer, if there is one by now.
+    /// Returns the answer of the process, if it has come.
     pub(super) fn poll(&self) -> Option<Answer> {
         let mut bytes = vec![0; MESSAGE_MAX];
         let (len, _) = match packets::receive(&self.socket, &mut bytes) {
@@ -198,7 +198,7 @@ impl Starting {
         })
     }
 
-    /// Its standard error so far.
+    /// Returns the standard error of the process so far.
     fn words(&self) -> String {
         let mut bytes = vec![0; WORDS_MAX];
         let len = rustix::io::pread(&self.words, &mut bytes, 0).unwrap_or(0);

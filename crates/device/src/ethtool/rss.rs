@@ -30,7 +30,7 @@ const TABLE_UNCHANGED: u32 = u32::MAX;
 /// Words of `struct ethtool_rxnfc`, and where the fields are that the hash covers.
 const FIELDS_WORDS: usize = 48;
 const FIELDS_AT: usize = 2;
-/// Both addresses and both ports.
+/// Fields that the hash covers: the addresses and ports of source and destination.
 const ADDRESSES_AND_PORTS: u32 = 0b1111 << 4;
 
 /// Flows whose hashed fields are set together.

@@ -19,7 +19,7 @@ struct Port {
     mac: [u8; 6],
     /// The slot is waited for until its frames can go, too.
     is_waiting_to_send: bool,
-    /// Its frames do not reach the stack.
+    /// An operator or the kernel has put the port down: its frames do not reach the stack.
     is_down: bool,
 }
 

@@ -1,7 +1,7 @@
 //! A tap on a device beside the engines that use it: for captures that begin while programs run.
 //!
-//! It does not slow the engines down. The kernel gives the listener a copy of every frame that a
-//! slot receives or sends; frames that it cannot take in time are counted and missing only in the
+//! A listener does not slow the engines down. The kernel gives it a copy of every frame that a slot
+//! receives or sends; frames that it cannot take in time are counted and missing only in the
 //! capture.
 
 mod selection;

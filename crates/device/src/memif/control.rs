@@ -46,7 +46,7 @@ pub(super) struct Neighbour {
 /// The results of a turn.
 #[derive(Debug, Default)]
 pub(super) struct TurnOutcome {
-    /// There is another link than before, or none.
+    /// The link is another one than before, or none.
     pub has_changed: bool,
     /// The link that has ended because its peer did: frames may wait in its rings.
     pub former: Option<Connection>,

@@ -1,6 +1,6 @@
 //! The stack's addresses as the eBPF programs look them up: a hash set with bounded probing.
 //!
-//! There are two halves. A change is written into the half that is not in use, with a multiplier
+//! The set has two halves. A change is written into the half that is not in use, with a multiplier
 //! under which every address finds a place near its own; then one store switches to it. So each
 //! frame sees either the old addresses or the new ones.
 

@@ -73,7 +73,7 @@ fn ports_at(proto: Transport) -> usize {
 pub enum Port {
     /// The port is not assigned: slot 0 refuses it.
     Keeper,
-    /// This slot.
+    /// The port belongs to one slot.
     Slot(u16),
     /// The slot that the listener group names for the flow.
     Group(u8),

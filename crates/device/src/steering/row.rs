@@ -21,7 +21,7 @@ pub(crate) struct MaskedWord {
 }
 
 impl Row {
-    /// Its words; of IPv4 the first one counts.
+    /// Returns the words of the row's network and mask; of IPv4 the first one counts.
     pub(crate) fn words(&self) -> [MaskedWord; 2] {
         let (octets, mask) = match self.network {
             IpAddr::V4(ip) => {

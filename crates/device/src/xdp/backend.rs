@@ -162,7 +162,7 @@ impl Backend for Xdp {
         Err(refusal.unwrap_or(DeviceError::BadParameters("no XDP mode")))
     }
 
-    /// Both sockets; a slot without a queue has the first alone.
+    /// Waits at both sockets; a slot without a queue has the first alone.
     fn waits_at(&self, _own: &serde_json::Value) -> Vec<usize> {
         vec![0, 1]
     }

@@ -10,8 +10,8 @@
 //!
 //! The program is attached by a bpf_link: it goes with the last descriptor of the link.
 //!
-//! This is a folder of this crate and no crate of its own, because it builds on the packet back
-//! end, the steering and its assembler, all of which are private here.
+//! The back end is a folder of this crate and no crate of its own, because it builds on the packet
+//! back end, the steering and its assembler, all of which are private here.
 
 mod backend;
 mod raw;
@@ -34,7 +34,7 @@ use socket::Socket;
 
 pub(crate) use backend::Xdp;
 
-/// Both sockets of a slot.
+/// The two sockets of a slot.
 struct XdpSlot {
     packet: PacketSlot,
     socket: Socket,

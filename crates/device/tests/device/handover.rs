@@ -23,7 +23,7 @@ const AHEAD_MAX: u32 = RING / 2;
 const KILLS: u64 = 20;
 const ENVIRONMENT: &str = "SLIPSTACK_TEST_HANDOVER";
 
-/// Not a test: the holder of the slot, run by the test below as a process of its own.
+/// Holder of the slot, run by the test below as a process of its own; not a test itself.
 #[test]
 fn child_process_that_holds_a_slot() {
     let Ok(text) = std::env::var(ENVIRONMENT) else {

@@ -19,7 +19,7 @@ const NOBODY: u32 = 65_534;
 const SO_DETACH_FILTER: i32 = 27;
 const PACKET_FANOUT_DATA: i32 = 22;
 
-/// Not a test: the engine, run by the tests below as a process of its own.
+/// The engine, run by the tests below as a process of its own; not a test itself.
 #[test]
 fn child_process_that_runs_an_engine() {
     let Ok(text) = std::env::var(ENVIRONMENT) else {

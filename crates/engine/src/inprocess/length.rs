@@ -12,7 +12,7 @@
 const SHORTEST_NS: u64 = 25_000;
 /// Naps of one length over which frames are counted.
 const NAPS: u32 = 64;
-/// Such counts between trials, after one failure and after many.
+/// Counts between trials, after one failure and after many.
 const PATIENCE: u32 = 2;
 const PATIENCE_MAX: u32 = 64;
 
@@ -34,7 +34,7 @@ pub(super) struct Length {
     /// Counts until then.
     wait: u32,
     patience: u32,
-    /// This count.
+    /// Begin of the current count.
     since_ns: u64,
     naps: u32,
     frames: u64,

@@ -29,7 +29,7 @@ pub const BLOCKS_PER_SLOT_MAX: usize = 64;
 pub enum SlotState {
     Free,
     Leased(ClientId),
-    /// Its engine died; the keeper empties it.
+    /// The slot's engine died; the keeper empties it.
     Draining,
 }
 

@@ -45,7 +45,7 @@ struct Unattended {
 struct Waiting {
     listener: ListenerId,
     port: u16,
-    /// Its place in the order of arrival.
+    /// Place in the order of arrival.
     number: u64,
     bytes: Vec<u8>,
     /// Received in order.

@@ -16,7 +16,7 @@ use super::Server;
 pub(super) struct Ended {
     /// The rest of the written data is delivered from here.
     pub(super) adopted: Vec<Flow>,
-    /// Their peers get a reset.
+    /// The peers of these get a reset.
     pub(super) doomed: Vec<Flow>,
     pub(super) unaccepted: Vec<Unaccepted>,
 }

@@ -1,7 +1,7 @@
 //! The keeper's loop: control connections, deaths of clients, its own slot, the standby.
 //!
-//! It sleeps until one of them has work. Every request is answered before the next is read; the
-//! journal is written before the answer.
+//! The loop sleeps until one of them has work. Every request is answered before the next is read;
+//! the journal is written before the answer.
 
 mod choosing;
 mod clients;
@@ -66,9 +66,9 @@ const SWEEP_NS: u64 = 500_000_000;
 pub enum Ended {
     /// The keeper is no longer needed.
     Finished,
-    /// This process is the new standby.
+    /// The process is the new standby.
     Standby(Keeper),
-    /// This process was asked to end while it is needed: its standby takes over.
+    /// The process was asked to end while it is needed: its standby takes over.
     HandedOver,
 }
 
@@ -375,7 +375,7 @@ impl Server {
         self.resources
     }
 
-    /// There is no standby (any more): forks a new one, or tries again later. `Some`: this is it.
+    /// Forks a standby if none is left, or tries again later. `Some`: the process is the standby.
     fn renew_standby(&mut self, now: u64) -> Option<Keeper> {
         if let Some(dead) = self.standby.take() {
             dead.reap();

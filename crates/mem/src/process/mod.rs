@@ -65,7 +65,7 @@ pub fn explained(error: &io::Error) -> String {
     error.to_string()
 }
 
-/// This process may have too few files open.
+/// Returns the sentence about a limit of open files that may be too low.
 #[must_use]
 pub fn open_file_limit() -> String {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);

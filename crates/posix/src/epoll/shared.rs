@@ -1,7 +1,7 @@
 //! The kernel's part of a set that a forked child has from its parent.
 //!
-//! Both share it: what one adds there, the other's wait reports. What only the child may get events
-//! of is in a kernel's set of its own, in which the shared one is a member.
+//! Parent and child share it: what one adds there, the other's wait reports. What only the child
+//! may get events of is in a kernel's set of its own, in which the shared one is a member.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;

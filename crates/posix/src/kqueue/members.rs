@@ -32,7 +32,7 @@ pub(super) struct Look<'a> {
     pub(super) ready: u32,
     /// The new ones of these events.
     pub(super) edges: u32,
-    /// Its object on our side; `None`: the kernel's.
+    /// The member's object on our side; `None`: the kernel's.
     pub(super) target: Option<&'a Target>,
 }
 

@@ -11,7 +11,7 @@ use slipstack_mem::Trace;
 pub(super) struct Watched {
     /// Becomes readable with its end; `None`: it has ended before it could be opened.
     pub(super) end: Option<OwnedFd>,
-    /// That of an ancestor, if it is a tracked child.
+    /// Trace of an ancestor, if it is a tracked child.
     pub(super) trace: Option<Arc<Trace>>,
 }
 

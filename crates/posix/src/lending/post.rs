@@ -49,7 +49,7 @@ impl std::fmt::Debug for dyn Inline {
 pub(crate) enum Until {
     /// The steward's thread.
     Thread(Quiet),
-    /// This thread runs the steward, because no other may be started.
+    /// The calling thread runs the steward, because no other may be started.
     Here(Box<dyn Inline>),
 }
 

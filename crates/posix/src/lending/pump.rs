@@ -97,7 +97,7 @@ pub(crate) struct Origin {
     root: u64,
     /// The pair's name.
     token: u64,
-    /// Its number of the connection.
+    /// The pair's number of the connection.
     id: u64,
     /// The user of the pair says nothing of reading.
     is_unheard: bool,

@@ -23,7 +23,7 @@ pub(crate) enum Given {
     Nothing,
 }
 
-/// This process's rows; the region comes into being with the first.
+/// The rows of the process; the region comes into being with the first.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     table: Lock<Option<Arc<ReportTable>>>,

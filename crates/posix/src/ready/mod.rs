@@ -1,7 +1,7 @@
 //! Readiness: which objects are ready, their watchers, and the threads that wait.
 //!
-//! This is the layer below sockets. A socket notifies its [`Watch`]es of changes and knows nothing
-//! of epoll, poll and kqueue; an engine's events reach it as a [`Recipient`]; threads sleep on
+//! The layer lies below sockets. A socket notifies its [`Watch`]es of changes and knows nothing of
+//! epoll, poll and kqueue; an engine's events reach it as a [`Recipient`]; threads sleep on
 //! whatever is [`Awaited`].
 
 mod batch;

@@ -96,7 +96,7 @@ pub(crate) struct Description {
     pub(crate) is_alone: AtomicBool,
     /// The process that this one was forked from and that has the socket too; 0 = none.
     parent: AtomicU32,
-    /// Its kernel part was given up for a kernel socket of the program's choice.
+    /// The kernel part was given up for a kernel socket of the program's choice.
     pub(crate) is_kernel_given_up: AtomicBool,
     /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds, 0 = none.
     pub(crate) recv_timeout_ns: AtomicU64,

@@ -82,7 +82,7 @@ impl EngineSocket {
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(super) first: EngineSocket,
-    /// Its new place, if it has moved: it moves once.
+    /// New place of the socket, if it has moved: it moves once.
     pub(super) moved: OnceLock<EngineSocket>,
     /// Times that bytes were taken.
     pub(super) reads: AtomicU32,
@@ -91,7 +91,7 @@ pub(crate) struct Stream {
     /// The thread that waited for it alone, last, and how often in a row.
     pub(super) waiter: AtomicUsize,
     pub(super) waits: AtomicU32,
-    /// Its engine counts it.
+    /// The engine counts the stream as one of its users.
     pub(super) is_counted: AtomicBool,
     pub(super) phase: AtomicU8,
     pub(super) shut: AtomicU8,

@@ -14,7 +14,7 @@ use crate::process;
 use crate::raw::fail;
 use crate::thread::InCall;
 
-/// Not in libc (linux/sockios.h).
+/// Missing in libc (linux/sockios.h).
 const SIOCATMARK: libc::c_ulong = 0x8905;
 
 pub unsafe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {

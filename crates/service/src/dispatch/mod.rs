@@ -38,7 +38,7 @@ pub enum Kept {
     /// The engine answers datagrams that [`crate::Service::on_datagram`] does not [pass
     /// on](crate::Context::pass).
     Quick,
-    /// This many of a hundred datagrams.
+    /// The engine answers this share of datagrams, in percent.
     Percent(u8),
 }
 

@@ -9,9 +9,9 @@ use crate::machine::Flow;
 /// End of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Its programs close everything, and the keeper completes the rest.
+    /// The engine's programs close everything, and the keeper completes the rest.
     Orderly,
-    /// Its programs close everything, and it is killed before the keeper gets the rest.
+    /// The engine's programs close everything, and it is killed before the keeper gets the rest.
     Interrupted,
     /// Without a word.
     Crash,

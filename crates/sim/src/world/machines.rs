@@ -50,7 +50,7 @@ impl World {
         index
     }
 
-    /// These engines listen on a port and share its connections.
+    /// Makes several engines listen on a port and share its connections.
     pub fn share_port(
         &mut self,
         machine: usize,

@@ -223,7 +223,7 @@ pub fn many_engines(setting: &mut Setting) -> Result<(), Failure> {
     setting.run()
 }
 
-/// Both programs take their time, and the server's may end.
+/// Connects two programs that take their time, of which the server's may end.
 fn connect_to_the_slow(setting: &mut Setting, number: u16) -> Result<(), Failure> {
     let (up, down) = (setting.between(0, 50_000), setting.between(0, 50_000));
     let (mut client, mut server) = setting.tasks(up, down);

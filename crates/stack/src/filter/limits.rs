@@ -20,7 +20,7 @@ pub trait SharedLimits: Send + Sync + fmt::Debug {
     /// One flow less of this stack.
     fn leave(&self, key: u64);
 
-    /// This stack has no flows any more.
+    /// Forgets the flows of this stack.
     fn clear(&self);
 }
 

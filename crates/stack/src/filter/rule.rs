@@ -82,7 +82,7 @@ pub struct Term {
 pub struct FilterRule {
     /// Tells it from all others that there ever were.
     pub id: u64,
-    /// Its place in the order; several may share one.
+    /// Place in the order; several rules may share one.
     pub number: u32,
     /// Whether it is evaluated; otherwise it applies only to flows that it has let in.
     pub is_enabled: bool,

@@ -7,7 +7,7 @@ use core::net::IpAddr;
 /// itself.
 pub const SOURCES_MAX: usize = 64;
 
-/// These sources alone, or all but these. Sources are in order, none twice.
+/// The sources that are wanted, or those that are not, in order and without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupFilter {
     pub is_exclude: bool,

@@ -313,7 +313,7 @@ impl Cx<'_> {
     }
 }
 
-/// That `target` is at this station; `body` is room.
+/// Returns the advertisement that `target` is at this station; `body` is room for it.
 fn advertisement(
     mac: [u8; 6],
     target: Ipv6Addr,

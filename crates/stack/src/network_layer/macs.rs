@@ -7,7 +7,7 @@ use slipstack_wire::LinkId;
 /// See the [module documentation](self).
 #[derive(Clone, Debug)]
 pub(crate) struct Macs {
-    /// That of the first port, which most devices have alone.
+    /// Address of the first port, which most devices have alone.
     pub(crate) first: [u8; 6],
     others: Vec<[u8; 6]>,
 }

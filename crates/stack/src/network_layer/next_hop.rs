@@ -58,7 +58,7 @@ pub(super) enum Hop {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Way {
     Out(NextHop),
-    /// They wait for this neighbour's address.
+    /// Packets wait for this neighbour's address.
     Wait(IpAddr, NextHop),
 }
 

@@ -13,7 +13,7 @@ use crate::time::Instant;
 const PATIENCE_V4_NS: u64 = 30_000_000_000;
 const PATIENCE_V6_NS: u64 = 60_000_000_000;
 
-/// Both families' packets that are not whole yet.
+/// Packets of either family that are not whole yet.
 #[derive(Debug)]
 pub(crate) struct Reassembly {
     pub(super) v4: Fragments,

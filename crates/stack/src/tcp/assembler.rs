@@ -46,7 +46,7 @@ pub struct Urgent {
     pub has_byte: bool,
 }
 
-/// There is no room for another range.
+/// Refusal for lack of room for another range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 

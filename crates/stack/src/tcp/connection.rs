@@ -86,7 +86,7 @@ pub enum AckState {
     Delayed,
     /// After a moment, in which the program may answer.
     Soon,
-    /// That moment is over, and the program has not even read: after another one.
+    /// After another moment: the first one is over, and the program has not even read.
     Unread,
     /// With the next flush, or after a moment if the program has to read before the window can
     /// move.

@@ -13,7 +13,7 @@ use crate::options::Congestion;
 pub const MASK: u8 = 3;
 const ECT0: u8 = 2;
 const CE: u8 = 3;
-/// Both bits: an ECN-setup SYN (RFC 3168 6.1.1).
+/// The two flags of an ECN-setup SYN (RFC 3168 6.1.1).
 pub const SETUP: TcpFlags = TcpFlags::ECE.union(TcpFlags::CWR);
 
 /// ECN as agreed, and the echo that is owed.
@@ -33,7 +33,7 @@ impl Ecn {
         self.ect != 0
     }
 
-    /// Both sides have agreed.
+    /// Begins the use of ECN, on which the two sides have agreed.
     pub fn agree(&mut self) {
         self.ect = ECT0;
     }

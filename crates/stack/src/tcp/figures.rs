@@ -1,9 +1,9 @@
 //! Counters of a connection: the fields of TCP_INFO that are not state.
 //!
-//! They are kept beside the data in flight. When the connection is idle, the time it was busy is
-//! kept in the connection block, and the rest in a separate allocation, if there is any: most
-//! connections never see loss, reordering, marks or closed windows. The findings of loss detection
-//! about the path are kept with it.
+//! The figures are kept beside the data in flight. When the connection is idle, the time it was
+//! busy is kept in the connection block, and the rest in a separate allocation, if there is any:
+//! most connections never see loss, reordering, marks or closed windows. The findings of loss
+//! detection about the path are kept with it.
 
 use slipstack_wire::user_timeout::UserTimeout;
 

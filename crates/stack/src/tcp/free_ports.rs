@@ -41,7 +41,7 @@ pub enum Fitness {
     Free,
     /// A flow has it: it returns when that ends.
     Taken,
-    /// Not for this flow, or not now.
+    /// No use for this flow, or not now.
     Unfit,
 }
 

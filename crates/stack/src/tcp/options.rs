@@ -246,7 +246,7 @@ fn set_ttl(conn: &mut Connection, chosen: u8, cx: &Cx<'_>) {
     conn.opts.ttl = cx.net.ttl(&query, chosen);
 }
 
-/// Its packets go another way from now on.
+/// Changes the connection's choice of routes: its packets may go another way from now on.
 fn choose(conn: &mut Connection, cx: &mut Cx<'_>, set: impl FnOnce(&mut Choice)) {
     let mut choice = cx.net.choices.find(conn.choice);
     set(&mut choice);

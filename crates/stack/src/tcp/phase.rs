@@ -33,7 +33,7 @@ impl Phase {
         })
     }
 
-    /// Both sides know each other's initial numbers.
+    /// Returns whether the two sides know each other's initial sequence numbers.
     #[inline]
     pub fn is_synchronized(self) -> bool {
         self as u8 >= Phase::Established as u8

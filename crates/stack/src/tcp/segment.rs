@@ -14,7 +14,7 @@ pub struct Segment<'a> {
     pub seq: u32,
     pub ack: u32,
     pub flags: TcpFlags,
-    /// Not scaled.
+    /// Window as in the header, unscaled.
     pub window: u16,
     /// Urgent pointer; meaningless without URG.
     pub urgent: u16,

@@ -45,7 +45,7 @@ const NEVER: Instant = Instant::FAR_FUTURE;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Timers {
-    /// Its lowest bits are a [`Resend`].
+    /// Deadline whose lowest bits are a [`Resend`].
     resend_at: Instant,
     ack_at: Instant,
     idle_at: Instant,

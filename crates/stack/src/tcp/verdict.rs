@@ -6,7 +6,7 @@ use crate::error::Reason;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Alive,
-    /// Both sides are done, or no user is left.
+    /// The streams of both sides are done, or no user is left.
     Closed,
     /// RFC 9293 3.6.1: this side closed first.
     TimeWait,

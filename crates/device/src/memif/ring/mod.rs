@@ -42,7 +42,7 @@ pub(super) struct RingPlace {
     pub log2: u8,
 }
 
-/// Both rings of one queue.
+/// The two rings of one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LaneShape {
     pub rx: RingPlace,

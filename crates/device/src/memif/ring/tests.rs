@@ -1,4 +1,4 @@
-//! Both ends of a link in one process, and malicious peers.
+//! Two ends of a link in one process, and malicious peers.
 
 use super::*;
 use crate::memif::control::bell;

@@ -1,7 +1,7 @@
 //! The connections of its parent in an epoll set that a forked child has from it.
 //!
-//! They are ends of socket pairs (see [`crate::lending`]), about which the parent must not get
-//! events: before one becomes a member the child gets a kernel's set of its own.
+//! An inherited connection is an end of a socket pair (see [`crate::lending`]), about which the
+//! parent must not get events: before it becomes a member the child gets a kernel's set of its own.
 
 use std::sync::Arc;
 

@@ -213,7 +213,7 @@ impl Homes {
         self.count(attachment, |users| users + 1);
     }
 
-    /// Such a connection has ended.
+    /// Counts the end of a connection that [`Homes::enter`] has counted.
     pub(crate) fn exit(&self, attachment: &Arc<Attachment>) {
         self.count(attachment, |users| users.saturating_sub(1));
     }

@@ -1,9 +1,9 @@
 //! Connections that only one thread waits for, in calls such as `recv` and `poll`, as in a server
 //! with a thread for each connection.
 //!
-//! Such a thread gets an engine of its own, or a channel of its own to the instance, as long as
-//! there are any, and the connection moves there: received data wakes that thread and no other one.
-//! The listener's thread keeps the first engine.
+//! The thread of such a connection gets an engine of its own, or a channel of its own to the
+//! instance, as long as there are any, and the connection moves there: received data wakes that
+//! thread and no other one. The listener's thread keeps the first engine.
 
 use std::sync::Arc;
 

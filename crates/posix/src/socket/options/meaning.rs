@@ -14,13 +14,13 @@ use crate::errno::Errno;
 use crate::socket::options::record::{Options, Set, int_of};
 use crate::socket::options::{limit, multicast, way};
 
-/// Not in libc (linux/in.h).
+/// Missing in libc (linux/in.h).
 const IP_LOCAL_PORT_RANGE: i32 = 51;
-/// Not in libc (linux/udp.h).
+/// Missing in libc (linux/udp.h).
 const UDP_ENCAP: i32 = 100;
 const UDP_NO_CHECK6_TX: i32 = 101;
 const UDP_NO_CHECK6_RX: i32 = 102;
-/// Not in libc (linux/tcp.h, asm-generic/socket.h).
+/// Missing in libc (linux/tcp.h, asm-generic/socket.h).
 const SO_BUF_LOCK: i32 = 72;
 const TCP_THIN_LINEAR_TIMEOUTS: i32 = 16;
 const TCP_TX_DELAY: i32 = 37;

@@ -113,7 +113,7 @@ impl FakeEngine {
         inner.find_listener(addr.port()).is_some()
     }
 
-    /// This many connections arrive at a listener at once, from a silent peer.
+    /// Makes `count` connections arrive at a listener at once, from a silent peer.
     pub fn call(&self, listener: SocketAddr, count: usize) {
         self.inner.lock().unwrap().call(listener, count);
         self.bell.ring();

@@ -11,7 +11,7 @@ use slipstack_posix::OwnAddress;
 
 use super::{Address, name_of, number_of};
 
-/// Not in the libc crate (linux/sockios.h).
+/// Missing in the libc crate (linux/sockios.h).
 const NAME: u64 = 0x8910;
 const LIST: u64 = 0x8912;
 const INDEX: u64 = 0x8933;

@@ -18,7 +18,7 @@ pub enum Offer {
     Plain,
     /// The SYN-ACK carries this cookie.
     Answer(OwnCookie),
-    /// Its data is taken at once.
+    /// Data of the SYN is taken at once.
     Accept,
 }
 

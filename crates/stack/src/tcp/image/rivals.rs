@@ -30,7 +30,7 @@ impl Fields {
         }
     }
 
-    /// Both sides have ended, and all that is missing is the ACK of our FIN.
+    /// Returns whether the two sides have ended and only the ACK of our FIN is missing.
     fn is_spent(&self) -> bool {
         self.has(FIN_RECEIVED) && self.has(FIN_SENT) && self.una >= self.written
     }

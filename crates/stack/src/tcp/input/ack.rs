@@ -304,7 +304,7 @@ fn detect(
 /// Data that a D-SACK reports as received twice.
 struct Duplicate {
     range: Range,
-    /// Its segments, rounded up.
+    /// Number of segments in the range, rounded up.
     count: u32,
     outstanding: Outstanding,
     /// Segments that the connection has sent again so far.

@@ -85,7 +85,7 @@ fn deliver(conn: &Connection, segment: &Segment<'_>, fx: &mut impl Effects) -> b
     is_stored
 }
 
-/// Neither a duplicate ACK nor the end of a closed window.
+/// Returns whether a segment is neither a duplicate ACK nor the end of a closed window.
 #[inline(always)]
 fn is_no_duplicate(conn: &Connection, segment: &Segment<'_>, outstanding: u32) -> bool {
     if outstanding == 0 {

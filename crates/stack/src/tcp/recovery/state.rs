@@ -77,7 +77,7 @@ impl Recovery {
         self.frto == Frto::Second && self.state == State::Loss
     }
 
-    /// There is none that could leave.
+    /// Ends the preference for new data: none could leave.
     #[cold]
     pub fn stop_preferring_new(&mut self) {
         self.frto = Frto::Off;

@@ -77,7 +77,7 @@ impl Scoreboard {
         self.start == self.end
     }
 
-    /// There is room for no more new data.
+    /// Returns whether no room is left for more new data.
     pub fn is_full(&self) -> bool {
         let torn = self.torn.as_ref().map_or(0, |t| t.records.len());
         self.whole.len() + torn >= SENT_MAX

@@ -49,7 +49,7 @@ impl Record {
         self.end - self.start
     }
 
-    /// This stack has sent it more than once.
+    /// Returns whether this stack has sent the range more than once.
     pub(super) fn was_resent(&self) -> bool {
         self.again > Again::Elsewhere
     }

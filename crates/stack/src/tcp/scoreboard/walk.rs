@@ -37,7 +37,7 @@ pub struct Walk {
     /// Time at which the latest suspect becomes lost (RFC 8985 6.2 step 5), as far as suspects are
     /// sought.
     pub recheck_at: Option<u64>,
-    /// There is more to judge: walk on at once.
+    /// More records are left to judge: the walk goes on at once.
     pub is_unfinished: bool,
 }
 
