@@ -277,7 +277,7 @@ impl Connection {
     pub fn in_flight(&self) -> u64 {
         match &self.flight {
             Some(flight) => {
-                let left = u64::from(flight.recovery.duplicates) * u64::from(self.snd.mss);
+                let left = u64::from(flight.recovery.duplicates()) * u64::from(self.snd.mss);
                 if self.opts.has_sack {
                     flight.board.in_flight()
                 } else {

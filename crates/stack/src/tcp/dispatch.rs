@@ -11,7 +11,6 @@ use super::in_flight::InFlight;
 use super::input;
 use super::output::{self, ack_policy, control, emit};
 use super::phase::Phase;
-use super::recovery::state::State;
 use super::segment::Segment;
 use super::timers::Due;
 use super::timewait::TimeWait;
@@ -544,7 +543,7 @@ fn rest(conn: &mut Connection) -> Option<alloc::boxed::Box<InFlight>> {
     let is_paced = conn.cc.is_paced;
     let is_idle = conn.flight.as_ref().is_some_and(|f| {
         let is_held_back = is_paced && f.pacer.is_awaited();
-        f.board.is_empty() && f.recovery.state == State::Open && !is_held_back
+        f.board.is_empty() && f.recovery.is_open() && !is_held_back
     });
     if is_idle && !conn.has_outstanding() && urgent::end(conn).is_none() {
         let flight = conn.flight.take();

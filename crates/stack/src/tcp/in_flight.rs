@@ -35,7 +35,7 @@ impl InFlight {
         if let Some(kept) = kept {
             flight.figures = core::mem::take(&mut kept.figures);
             flight.rack = kept.rack;
-            flight.recovery.undo = kept.undo.clone();
+            flight.recovery.resume_undo(kept.undo.clone());
         }
         flight
     }
@@ -73,7 +73,7 @@ impl InFlight {
         // Earlier figures were taken along when the flight began.
         kept.figures = self.figures;
         kept.rack = self.rack.at_rest();
-        kept.undo = self.recovery.undo.clone();
+        kept.undo = self.recovery.undo().clone();
     }
 }
 

@@ -150,7 +150,7 @@ fn with_traffic(info: TcpInfo, conn: &Connection, now: Instant, flight: &Flight)
 }
 
 fn ca_state(conn: &Connection) -> u8 {
-    match conn.flight.as_ref().map(|f| f.recovery.state) {
+    match conn.flight.as_ref().map(|f| f.recovery.state()) {
         None | Some(State::Open) => 0,
         Some(State::Marked) => 2,
         Some(State::Recovery) => 3,
@@ -193,7 +193,7 @@ impl Flight {
         let is_repair = conn
             .flight
             .as_ref()
-            .is_some_and(|f| f.recovery.state.is_repair());
+            .is_some_and(|f| f.recovery.state().is_repair());
         // A SYN.
         let is_bare = counts.outstanding == 0 && conn.has_outstanding();
         Flight {

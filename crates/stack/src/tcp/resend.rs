@@ -116,14 +116,11 @@ fn on_probe(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl 
     }
     cx.counters.bump(Counter::TxTcpTailProbes);
     let end = conn.snd.nxt;
-    if data::force_one(conn, now, cx, fx) {
-        conn.flight_mut().recovery.probe_was_resend = false;
-    } else if resend_tail(conn, now, cx, fx) {
-        conn.flight_mut().recovery.probe_was_resend = true;
-    } else {
-        return resend_timer::arm_timeout(conn, now, cx);
+    let is_new = data::force_one(conn, now, cx, fx);
+    if is_new || resend_tail(conn, now, cx, fx) {
+        let end = end.max(conn.snd.nxt);
+        conn.flight_mut().recovery.on_probe_sent(end, !is_new);
     }
-    conn.flight_mut().recovery.probe_end = end.max(conn.snd.nxt);
     resend_timer::arm_timeout(conn, now, cx);
 }
 
@@ -170,7 +167,7 @@ fn resend_tail(
 fn on_reorder(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     let rtt = conn.rtt;
     let flight = conn.flight_mut();
-    let in_recovery = flight.recovery.state.is_repair();
+    let in_recovery = flight.recovery.state().is_repair();
     let detection = flight
         .rack
         .detect(now, &mut flight.board, &rtt, in_recovery);

@@ -85,11 +85,10 @@ fn may_probe(conn: &Connection) -> bool {
     conn.opts.has_sack
         && conn.backoff.count() == 0
         && conn.rtt.has_sample()
-        && conn.flight.as_ref().is_some_and(|f| {
-            !f.recovery.state.is_repair()
-                && f.recovery.probe_end == 0
-                && f.board.sacked_bytes() == 0
-        })
+        && conn
+            .flight
+            .as_ref()
+            .is_some_and(|f| f.recovery.may_probe() && f.board.sacked_bytes() == 0)
 }
 
 /// RFC 8985 7.2: PTO = 2 SRTT, plus the peer's delayed ACK for a single segment; replaced by the
@@ -157,7 +156,7 @@ pub fn on_reopened(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     let (mss, srtt) = (conn.snd.mss, conn.rtt.smoothed_ns());
     let flight = conn.flight_mut();
     // The answers of probes were no duplicates.
-    flight.recovery.duplicates = 0;
+    flight.recovery.forget_duplicates();
     // This ACK does not concern segments sent since.
     let sent_at = flight.board.first_sent_at().map_or(now, Instant);
     if now.nanos_since(sent_at) >= srtt {

@@ -209,7 +209,7 @@ fn on_outstanding(
 #[inline]
 fn is_after_timeout(conn: &Connection) -> bool {
     let flight = conn.flight.as_deref();
-    flight.is_some_and(|f| f.recovery.state == State::Loss)
+    flight.is_some_and(|f| f.recovery.state() == State::Loss)
 }
 
 /// Takes a sample of the delivery rate and passes it to the algorithm.
@@ -280,7 +280,7 @@ fn detect(
         flight.figures.on_reordering(fack - end, mss);
     }
     // In order and nothing suspect: nothing can be lost.
-    let in_recovery = flight.recovery.state.is_repair();
+    let in_recovery = flight.recovery.state().is_repair();
     if flight.board.sacked_bytes() == 0 && !in_recovery {
         // The suspected segment has arrived.
         if conn.timers.resend() == Some(Resend::Reorder) {
@@ -333,9 +333,7 @@ impl Duplicate {
         figures.redelivered = figures.redelivered.wrapping_add(self.count);
         // A probe is sent by the timer, and a segment duplicated by the network was sent once:
         // neither concerns the reordering window (Linux: tcp_dsack_seen).
-        let recovery = &flight.recovery;
-        let is_of_probe = recovery.probe_was_resend && recovery.probe_end == self.range.end;
-        if !is_of_probe {
+        if !flight.recovery.is_resent_probe(self.range.end) {
             flight.rack.on_dsack(self.outstanding);
         }
     }
@@ -355,34 +353,22 @@ fn on_late_dsack(conn: &mut Connection, segment: &Segment<'_>, ack: u64) {
     let flight = conn.flight_mut();
     duplicate.note(flight);
     // RFC 8985 7.4.2: original and probe have both arrived.
-    flight.recovery.probe_end = 0;
-    if flight.recovery.undo.on_dsack(range) {
+    flight.recovery.forget_probe();
+    if flight.recovery.on_dsack(range) {
         recovery::undo_late(conn);
     }
     conn.is_dirty = true;
 }
 
-/// RFC 8985 7.4: did the tail loss probe repair a loss? A D-SACK, and a duplicate ACK that reports
-/// nothing, say that original and probe have both arrived.
+/// RFC 8985 7.4: reduces the window if the tail loss probe has repaired a loss.
 #[inline]
 fn settle_probe(conn: &mut Connection, facts: &AckFacts) {
     let una = conn.snd.una;
     let Some(flight) = conn.flight.as_deref_mut() else {
         return;
     };
-    let recovery = &mut flight.recovery;
-    if recovery.probe_end == 0 {
-        return;
-    }
-    let is_bare_duplicate = facts.is_duplicate && facts.delivered.bytes == 0;
-    let is_settled = is_bare_duplicate || !recovery.probe_was_resend;
-    if facts.dsacked.is_some() || (is_settled && una >= recovery.probe_end) {
-        recovery.probe_end = 0;
-    } else if una > recovery.probe_end {
-        recovery.probe_end = 0;
-        if recovery.state == State::Open {
-            recovery::on_probe_repaired(conn, &facts.delivered);
-        }
+    if flight.recovery.settle_probe(facts, una) {
+        recovery::on_probe_repaired(conn, &facts.delivered);
     }
 }
 

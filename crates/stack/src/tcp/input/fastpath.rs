@@ -12,7 +12,6 @@ use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::figures::Pace;
 use crate::tcp::output::{ack_policy, window};
 use crate::tcp::phase::Phase;
-use crate::tcp::recovery::state::State;
 use crate::tcp::segment::Segment;
 use crate::tcp::seq;
 use crate::time::{Instant, Tick};
@@ -101,12 +100,10 @@ fn is_no_duplicate(conn: &Connection, segment: &Segment<'_>, outstanding: u32) -
 #[inline(always)]
 fn is_undisturbed(conn: &Connection) -> bool {
     !conn.cc.wants_samples
-        && conn.flight.as_ref().is_some_and(|flight| {
-            flight.recovery.state == State::Open
-                && flight.recovery.probe_end == 0
-                && flight.recovery.duplicates == 0
-                && flight.board.is_clean()
-        })
+        && conn
+            .flight
+            .as_ref()
+            .is_some_and(|flight| flight.recovery.is_undisturbed() && flight.board.is_clean())
 }
 
 #[inline(always)]

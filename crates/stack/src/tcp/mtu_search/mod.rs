@@ -17,7 +17,6 @@ use search::Search;
 
 use super::assembler::Range;
 use super::connection::Connection;
-use super::recovery::state::State;
 use super::sizes;
 use crate::config::MtuProbing;
 use crate::counters::Counter;
@@ -176,7 +175,7 @@ fn may_probe(conn: &Connection) -> bool {
         && conn
             .flight
             .as_deref()
-            .is_none_or(|flight| flight.recovery.state == State::Open && flight.board.is_clean())
+            .is_none_or(|flight| flight.recovery.is_open() && flight.board.is_clean())
 }
 
 /// The largest packet that link, peer and ICMP errors allow.

@@ -129,9 +129,7 @@ fn push_instead(
     fx: &mut impl Effects,
 ) -> bool {
     let nxt = conn.snd.nxt;
-    let recovery = &conn.flight_mut().recovery;
-    let awaits_new = recovery.prefers_new() && recovery.point == nxt;
-    if !awaits_new || matches!(stop, Stop::Pacing) {
+    if !conn.flight_mut().recovery.awaits_new(nxt) || matches!(stop, Stop::Pacing) {
         return false;
     }
     if matches!(stop, Stop::Tail | Stop::Window) && force_one(conn, now, cx, fx) {
@@ -497,7 +495,7 @@ pub fn resend_once(
     flight.board.mark_resent(range, now.0, stamp);
     flight.recovery.on_sent(range.end - range.start);
     flight.recovery.on_resent(range, our_time);
-    let is_loss = flight.recovery.state == State::Loss;
+    let is_loss = flight.recovery.state() == State::Loss;
     let data_end = range.end.min(written);
     flight.figures.resent_bytes += data_end.saturating_sub(range.start);
     let mut flags = TcpFlags::NONE;

@@ -12,7 +12,6 @@ use crate::effects::Effects;
 use crate::network_layer::Cx;
 use crate::tcp::connection::Connection;
 use crate::tcp::in_flight::InFlight;
-use crate::tcp::recovery::state::State;
 use crate::time::Instant;
 
 /// `false`: take the long way; nothing has been done.
@@ -66,5 +65,5 @@ pub fn try_send(
 
 #[inline]
 fn is_resting(flight: &InFlight) -> bool {
-    flight.board.is_empty() && flight.board.is_clean() && flight.recovery.state == State::Open
+    flight.board.is_empty() && flight.board.is_clean() && flight.recovery.is_open()
 }

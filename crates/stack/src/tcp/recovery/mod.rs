@@ -19,10 +19,9 @@ use slipstack_wire::tcp::TcpFlags;
 use super::cc::Ack;
 use super::connection::Connection;
 use super::mtu_search;
-use super::rack::DUPLICATE_THRESHOLD;
 use super::scoreboard::Delivered;
 use crate::time::Instant;
-use state::{AckFacts, Frto, State};
+use state::{AckFacts, State};
 
 /// Moves the state machine after the scoreboard took in an ACK, and sets cwnd.
 pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
@@ -35,18 +34,14 @@ pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
     let Some(flight) = conn.flight.as_deref_mut() else {
         return;
     };
-    if flight.recovery.state != State::Open && una >= flight.recovery.point && facts.has_advanced {
-        if flight.recovery.state != State::Loss || conn.cc.has_model() {
+    if facts.has_advanced && flight.recovery.is_acknowledged(una) {
+        if flight.recovery.state() != State::Loss || conn.cc.has_model() {
             conn.cc.on_recovered();
         }
-        if flight.recovery.state.is_repair() {
+        if flight.recovery.state().is_repair() {
             flight.rack.on_recovered();
-        } else {
-            // RFC 6582 3.2 step 1 concerns retransmitted data, and a mark retransmits nothing.
-            flight.recovery.point = 0;
         }
-        flight.recovery.state = State::Open;
-        flight.recovery.duplicates = 0;
+        flight.recovery.end();
         // The ACK that ends an episode does not grow the window.
         if flight.board.lost_bytes() == 0 {
             return;
@@ -54,8 +49,7 @@ pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
     }
     let flight = conn.flight_mut();
     let has_lost = flight.board.lost_bytes() > 0;
-    let state = flight.recovery.state;
-    match state {
+    match flight.recovery.state() {
         // It leaves again as it is, in smaller pieces.
         State::Open if has_lost && mtu_search::explains_loss(conn) => {}
         State::Open | State::Marked if has_lost => {
@@ -77,7 +71,7 @@ pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
         }
         State::Loss => {
             if facts.has_advanced && !conn.opts.has_sack {
-                conn.flight_mut().recovery.duplicates = 0;
+                conn.flight_mut().recovery.forget_duplicates();
             }
             step_frto(conn, facts);
             grow(conn, now, facts);
@@ -89,7 +83,7 @@ fn grow(conn: &mut Connection, now: Instant, facts: &AckFacts) {
     // RFC 5681 3.1: only an ACK that covers new data; SACKed data alone may be a loss.
     if facts.delivered.bytes > 0 && (facts.has_advanced || is_reordered(conn)) {
         let (sacked, is_after_timeout) = conn.flight.as_ref().map_or((0, false), |flight| {
-            let is_after_timeout = flight.recovery.state == State::Loss;
+            let is_after_timeout = flight.recovery.state() == State::Loss;
             (flight.board.sacked_bytes(), is_after_timeout)
         });
         conn.cc.on_ack(&Ack {
@@ -124,32 +118,16 @@ fn count_duplicates(conn: &mut Connection, facts: &AckFacts) {
         return;
     };
     if facts.has_advanced {
-        let left = facts.delivered.bytes.div_ceil(mss.max(1)) as u32;
-        flight.recovery.duplicates = match flight.recovery.state {
-            State::Open | State::Marked => 0,
-            // RFC 6582: deflate by the acknowledged bytes; the retransmission itself was no
-            // duplicate.
-            _ => flight
-                .recovery
-                .duplicates
-                .saturating_sub(left.saturating_sub(1)),
-        };
+        let segments = facts.delivered.bytes.div_ceil(mss.max(1)) as u32;
+        flight.recovery.on_advance(segments);
     } else if facts.is_duplicate {
         // Each duplicate stands for a segment beyond the first missing one (Linux:
         // tcp_limit_reno_sacked).
-        let limit = match flight.recovery.state {
+        let limit = match flight.recovery.state() {
             State::Loss => (flight.board.in_flight() / mss.max(1)) as u32,
             _ => flight.board.segments_at_least(mss).saturating_sub(1),
         };
-        flight.recovery.duplicates = (flight.recovery.duplicates + 1).min(limit);
-        // RFC 6582 3.2 step 1: not below the point of an earlier episode.
-        let is_new = conn.snd.una > flight.recovery.point
-            || flight.recovery.point == 0
-            || flight.recovery.state == State::Marked;
-        if flight.recovery.duplicates >= DUPLICATE_THRESHOLD
-            && !flight.recovery.state.is_repair()
-            && is_new
-        {
+        if flight.recovery.on_duplicate(conn.snd.una, limit) {
             flight.board.mark_first_lost(mss);
         }
     }
@@ -169,7 +147,7 @@ fn enter(conn: &mut Connection, delivered: &Delivered) {
     let flight = conn.flight.get_or_insert_with(Default::default);
     // RFC 6937 3: data that this ACK has delivered was in flight too; PRR counts it.
     let in_flight = in_flight + flight.board.lost_bytes() + delivered.bytes;
-    let was_open = flight.recovery.state == State::Open;
+    let was_open = flight.recovery.is_open();
     flight
         .recovery
         .begin(State::Recovery, range, in_flight, &conn.cc);
@@ -193,7 +171,7 @@ fn enter_marked(conn: &mut Connection, delivered: &Delivered) {
         .recovery
         .begin(State::Marked, range, in_flight, &conn.cc);
     // Whatever was retransmitted before: the mark stands (Linux: tcp_enter_cwr).
-    flight.recovery.undo.take();
+    flight.recovery.take_prior();
     conn.cc.on_mark(outstanding);
     conn.ecn.cwr = TcpFlags::CWR;
 }
@@ -214,23 +192,11 @@ fn reduce(conn: &mut Connection, facts: &AckFacts, is_first: bool) {
     if facts.is_duplicate && !conn.opts.has_sack {
         delivered += mss;
     }
+    let has_bonus = facts.has_advanced && facts.newly_lost == 0;
     let recovery = &mut conn.flight_mut().recovery;
-    recovery.prr_delivered += delivered;
-    let out = if pipe > ssthresh {
-        (recovery.prr_delivered * ssthresh)
-            .div_ceil(recovery.flight_at_start)
-            .saturating_sub(recovery.prr_out)
-    } else {
-        let mut limit = recovery
-            .prr_delivered
-            .saturating_sub(recovery.prr_out)
-            .max(delivered);
-        if facts.has_advanced && facts.newly_lost == 0 {
-            limit += mss;
-        }
-        limit.min(ssthresh - pipe)
-    };
-    let is_repair = recovery.state.is_repair();
+    let bonus = if has_bonus { mss } else { 0 };
+    let out = recovery.reduce(delivered, pipe, ssthresh, bonus);
+    let is_repair = recovery.state().is_repair();
     // The fast retransmission itself always leaves.
     let out = if is_first { out.max(mss) } else { out };
     let cwnd = clamp((pipe + out).max(mss));
@@ -255,7 +221,7 @@ pub fn on_timeout(conn: &mut Connection, has_probe: bool) {
     let is_first = conn.backoff.count() == 0;
     let has_sack = conn.opts.has_sack;
     let flight = conn.flight.get_or_insert_with(Default::default);
-    let before = flight.recovery.state;
+    let before = flight.recovery.state();
     // RFC 5681 3.1: ssthresh is set once for a segment; repeated timeouts leave it.
     if is_first {
         flight
@@ -270,21 +236,12 @@ pub fn on_timeout(conn: &mut Connection, has_probe: bool) {
     // MTU probe. DEVIATION(RFC 5682 2.1): again for a segment that has timed out before, as on
     // Linux: a pause may outlast two.
     let may_be_spurious = !has_probe && (!before.is_repair() || !is_first);
-    flight.recovery.frto = if may_be_spurious {
-        Frto::First
-    } else {
-        Frto::Off
-    };
-    flight.recovery.timeout_nxt = range.nxt;
-    flight.recovery.state = State::Loss;
-    flight.recovery.point = range.nxt;
-    flight.recovery.duplicates = 0;
-    flight.recovery.probe_end = 0;
+    flight.recovery.on_timeout(range.nxt, may_be_spurious);
     // RFC 2018 8: when the first record itself is SACKed the peer has reneged.
     if !has_sack || flight.board.records().next().is_some_and(|r| r.is_sacked) {
         flight.board.forget_sacks();
         if has_sack {
-            flight.recovery.frto = Frto::Off;
+            flight.recovery.stop_preferring_new();
         }
     }
     let lost = flight.board.mark_all_lost();
@@ -304,29 +261,18 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
         return false;
     };
     let recovery = &mut flight.recovery;
-    let by_dsack = facts
-        .dsacked
-        .is_some_and(|range| recovery.undo.on_dsack(range));
-    if !recovery.state.is_repair() {
+    let by_dsack = facts.dsacked.is_some_and(|range| recovery.on_dsack(range));
+    if !recovery.state().is_repair() {
         if by_dsack {
             undo_late(conn);
         }
         return false;
     }
-    let by_stamp = facts.has_advanced && recovery.undo.is_of_original(facts.echo);
-    // The originals of the marked segments arrived before the retransmissions: ACKs that arrive
-    // together are processed before anything is sent (Linux: tcp_packet_delayed).
-    let by_haste = recovery.state == State::Recovery
-        && recovery.undo.has_originals_only()
-        && flight.board.lost_bytes() == 0;
-    let by_original = recovery.has_original(facts, conn.opts.has_sack);
-    if !by_stamp && !by_dsack && !by_original && !by_haste {
+    let has_lost = flight.board.lost_bytes() > 0;
+    if !by_dsack && !recovery.is_needless(facts, conn.opts.has_sack, has_lost) {
         return false;
     }
-    recovery.state = State::Open;
-    recovery.frto = Frto::Off;
-    recovery.duplicates = 0;
-    let prior = recovery.undo.take();
+    let prior = recovery.cancel();
     flight.board.unmark_lost();
     flight.rack.on_spurious();
     if let Some(prior) = prior {
@@ -342,7 +288,7 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
 pub fn undo_late(conn: &mut Connection) {
     let flight = conn.flight_mut();
     flight.rack.on_spurious();
-    if let Some(prior) = flight.recovery.undo.take() {
+    if let Some(prior) = flight.recovery.take_prior() {
         conn.cc.undo(prior);
     }
 }
@@ -350,23 +296,9 @@ pub fn undo_late(conn: &mut Connection) {
 /// RFC 5682 2.1 steps 2 and 3, when the ACK has not shown an original.
 fn step_frto(conn: &mut Connection, facts: &AckFacts) {
     let may_send = conn.snd.has_unsent() && conn.snd.edge > conn.snd.nxt;
-    let (una, nxt) = (conn.snd.una, conn.snd.nxt);
+    let outstanding = conn.snd.outstanding();
     let recovery = &mut conn.flight_mut().recovery;
-    recovery.frto = match recovery.frto {
-        Frto::Off => Frto::Off,
-        // 2.1 step 2.b: an ACK that advances, but not over everything: up to two new segments.
-        Frto::First if facts.has_advanced && una < recovery.timeout_nxt && may_send => {
-            recovery.point = nxt;
-            Frto::Second
-        }
-        // 3.a: the new data was SACKed or the ACK is a duplicate: the loss was real.
-        Frto::Second
-            if !facts.has_advanced && facts.delivered.sacked == 0 && !facts.is_duplicate =>
-        {
-            Frto::Second
-        }
-        Frto::First | Frto::Second => Frto::Off,
-    };
+    recovery.step_frto(facts, outstanding, may_send);
 }
 
 /// RFC 8985 7.4: the probe repaired a loss that nothing else revealed.
