@@ -17,6 +17,7 @@ mod errors;
 mod fast_open;
 mod filter;
 mod groups;
+mod int;
 mod keep_alive;
 mod learnt;
 mod mtu_discovery;

@@ -18,62 +18,34 @@ use crate::socket::options::{limit, multicast, way};
 const IP_LOCAL_PORT_RANGE: i32 = 51;
 /// Missing in libc (linux/udp.h).
 const UDP_ENCAP: i32 = 100;
-const UDP_NO_CHECK6_TX: i32 = 101;
-const UDP_NO_CHECK6_RX: i32 = 102;
 /// Missing in libc (linux/tcp.h, asm-generic/socket.h).
 const SO_BUF_LOCK: i32 = 72;
 const TCP_THIN_LINEAR_TIMEOUTS: i32 = 16;
 const TCP_TX_DELAY: i32 = 37;
-const TCP_RTO_MAX_MS: i32 = 44;
-const TCP_RTO_MIN_US: i32 = 45;
-const TCP_DELACK_MAX_US: i32 = 46;
 
 impl Options {
     /// Returns the stack's counterpart of an option; `None` for those it has no use for.
     pub(crate) fn for_stack(&self, level: i32, name: i32) -> Option<SocketOption> {
         let int = || self.int(level, name);
+        let from_int = |int| SocketOption::from_int(level, name, int);
+        if let Some(option) = int().and_then(from_int) {
+            return Some(option);
+        }
         Some(match (level, name) {
-            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => SocketOption::NoDelay(int()? != 0),
-            (libc::IPPROTO_TCP, libc::TCP_CORK) => SocketOption::Cork(int()? != 0),
-            (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => SocketOption::QuickAck(int()? != 0),
             (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => {
                 let ms = u64::try_from(int()?).ok()?;
                 SocketOption::UserTimeout((ms != 0).then(|| Duration::from_millis(ms)))
-            }
-            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
-                let bytes = u16::try_from(int()?).ok()?;
-                SocketOption::MaxSeg((bytes > 0).then_some(bytes))
             }
             (libc::IPPROTO_TCP, libc::TCP_LINGER2) => {
                 let seconds = u64::try_from(int()?).ok();
                 SocketOption::Linger2(seconds.map(Duration::from_secs))
             }
-            (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => {
-                let tries = u8::try_from(int()?).ok()?;
-                SocketOption::SynCount((tries > 0).then_some(tries))
-            }
-            (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP) => {
-                let bytes = u32::try_from(int()?).ok()?;
-                SocketOption::WindowClamp((bytes > 0).then_some(bytes))
-            }
-            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => {
-                SocketOption::FastOpen(u32::try_from(int()?).ok()?)
-            }
             (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) => {
                 SocketOption::DeferAccept(timeouts(int()?))
-            }
-            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) => {
-                SocketOption::FastOpenConnect(int()? != 0)
-            }
-            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_NO_COOKIE) => {
-                SocketOption::FastOpenNoCookie(int()? != 0)
             }
             (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY) => {
                 SocketOption::FastOpenKeys(FastOpenKeys::from_bytes(self.bytes(level, name)?)?)
             }
-            (libc::IPPROTO_TCP, TCP_RTO_MAX_MS) => SocketOption::RtoMax(natural(int()?)?),
-            (libc::IPPROTO_TCP, TCP_RTO_MIN_US) => SocketOption::RtoMin(natural(int()?)?),
-            (libc::IPPROTO_TCP, TCP_DELACK_MAX_US) => SocketOption::AckDelayMax(natural(int()?)?),
             (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
                 SocketOption::Congestion(congestion(self.bytes(level, name)?)?)
             }
@@ -115,11 +87,6 @@ impl Options {
             | (libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT) => {
                 SocketOption::Transparent(self.is_transparent())
             }
-            (libc::IPPROTO_IP, libc::IP_RECVERR) => SocketOption::ReturnsV4(int()? != 0),
-            (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => SocketOption::ReturnsV6(int()? != 0),
-            (libc::SOL_UDP, libc::UDP_GRO) => SocketOption::TakesJoined(int()? != 0),
-            (libc::SOL_UDP, UDP_NO_CHECK6_TX) => SocketOption::NoChecksumV6(int()? != 0),
-            (libc::SOL_UDP, UDP_NO_CHECK6_RX) => SocketOption::TakesNoChecksumV6(int()? != 0),
             (libc::SOL_SOCKET, libc::SO_NO_CHECK) => SocketOption::NoChecksum(int()? != 0),
             (libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE) => {
                 let bounds = int()?.cast_unsigned();
@@ -205,10 +172,6 @@ impl Options {
             probes: seconds(libc::TCP_KEEPCNT).min(127) as u8,
         })
     }
-}
-
-fn natural(value: i32) -> Option<u32> {
-    u32::try_from(value).ok()
 }
 
 /// secs_to_retrans(): how often a SYN-ACK's timer runs out within so many seconds.
@@ -373,6 +336,56 @@ mod tests {
             options.for_stack(libc::IPPROTO_TCP, libc::TCP_NODELAY),
             Some(SocketOption::NoDelay(true))
         );
+    }
+
+    #[test]
+    fn options_set_by_an_int_have_linux_s_numbers() {
+        let tcp = [
+            (libc::TCP_NODELAY, SocketOption::NoDelay(true)),
+            (libc::TCP_CORK, SocketOption::Cork(true)),
+            (libc::TCP_QUICKACK, SocketOption::QuickAck(true)),
+            (libc::TCP_MAXSEG, SocketOption::MaxSeg(Some(9))),
+            (libc::TCP_SYNCNT, SocketOption::SynCount(Some(9))),
+            (libc::TCP_WINDOW_CLAMP, SocketOption::WindowClamp(Some(9))),
+            (libc::TCP_FASTOPEN, SocketOption::FastOpen(9)),
+            (
+                libc::TCP_FASTOPEN_CONNECT,
+                SocketOption::FastOpenConnect(true),
+            ),
+            (
+                libc::TCP_FASTOPEN_NO_COOKIE,
+                SocketOption::FastOpenNoCookie(true),
+            ),
+        ];
+        for (name, option) in tcp {
+            assert_eq!(
+                SocketOption::from_int(libc::IPPROTO_TCP, name, 9),
+                Some(option)
+            );
+        }
+        let others = [
+            (
+                libc::IPPROTO_IP,
+                libc::IP_RECVERR,
+                SocketOption::ReturnsV4(true),
+            ),
+            (
+                libc::IPPROTO_IPV6,
+                libc::IPV6_RECVERR,
+                SocketOption::ReturnsV6(true),
+            ),
+            (
+                libc::SOL_UDP,
+                libc::UDP_GRO,
+                SocketOption::TakesJoined(true),
+            ),
+        ];
+        for (level, name, option) in others {
+            assert_eq!(SocketOption::from_int(level, name, 9), Some(option));
+        }
+        let mss = |int| SocketOption::from_int(libc::IPPROTO_TCP, libc::TCP_MAXSEG, int);
+        assert_eq!(mss(0), Some(SocketOption::MaxSeg(None)));
+        assert_eq!((mss(-1), mss(1 << 16)), (None, None));
     }
 
     #[test]
