@@ -43,7 +43,8 @@ impl Engine {
         &mut self,
         now: Instant,
         owner: Owner,
-        (local, remote): (Option<SocketAddr>, SocketAddr),
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
         options: &SocketOptions,
     ) -> Result<ConnId, SocketError> {
         self.judge_homing();
@@ -66,7 +67,7 @@ impl Engine {
             SocketAddr::V6(_) => SocketAddr::from(([0u16; 8], 0)),
         };
         let from = local.unwrap_or(any).ip();
-        self.connect_from_single(now, owner, (from, remote), options)
+        self.connect_from_single(now, owner, from, remote, options)
     }
 
     /// Connects from a port that is claimed for this connection.
@@ -74,7 +75,8 @@ impl Engine {
         &mut self,
         now: Instant,
         owner: Owner,
-        (from, remote): (IpAddr, SocketAddr),
+        from: IpAddr,
+        remote: SocketAddr,
         options: &SocketOptions,
     ) -> Result<ConnId, SocketError> {
         for port in self.single_ports(options.port_range) {

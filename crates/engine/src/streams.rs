@@ -249,7 +249,7 @@ impl Engine {
         if local.is_some_and(|local| self.is_on_other_engine(local, remote)) {
             return Err(SocketError::AddrNotAvailable);
         }
-        let conn = self.connect_from(now, owner, (local, remote), &options)?;
+        let conn = self.connect_from(now, owner, local, remote, &options)?;
         self.env.conns.set(conn.index, conn.generation, owner);
         let (local, remote) = self.stack.tcp_endpoints(conn).unwrap_or((ANY, remote));
         if options.is_transparent {

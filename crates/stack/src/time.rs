@@ -24,10 +24,6 @@ impl Instant {
         self.0
     }
 
-    pub const fn as_micros(self) -> u64 {
-        self.0 / 1_000
-    }
-
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }

@@ -69,5 +69,5 @@ fn image_of(entry: &FlowEntry, opened: &Opened, left: &LeftConnection) -> Connec
         read: left.read,
         has_fin: left.has_fin,
     };
-    ConnectionImage::rebuilt((entry.local, entry.remote), &origin, &progress)
+    ConnectionImage::rebuild(entry.local, entry.remote, &origin, &progress)
 }

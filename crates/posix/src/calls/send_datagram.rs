@@ -32,6 +32,35 @@ const DATAGRAM_SURE: usize = 508;
 /// Datagrams that one call sends at most (Linux's UDP_MAX_SEGMENTS).
 const SEGMENTS_MAX: usize = 128;
 
+/// Destination of a datagram.
+#[derive(Clone, Copy)]
+struct Destination {
+    addr: SocketAddr,
+    /// The call names it; otherwise it is the peer that the socket is connected to.
+    is_named: bool,
+}
+
+impl Destination {
+    /// Returns the destination `to`, or else the socket's peer.
+    fn of(dgram: &Dgram, to: Option<SocketAddr>) -> Result<Destination, Errno> {
+        let addr = to.or(*dgram.remote.lock()).ok_or(Errno::EDESTADDRREQ)?;
+        Ok(Destination {
+            addr,
+            is_named: to.is_some(),
+        })
+    }
+
+    fn check(self, network: &Network, socket: &Description, is_direct: bool) -> Result<(), Errno> {
+        if self.is_named {
+            check_ways(socket, self.addr)?;
+        }
+        if is_direct {
+            network.check_link(self.addr)?;
+        }
+        Ok(())
+    }
+}
+
 impl Process {
     pub(super) fn send_dgram(
         &self,
@@ -76,24 +105,21 @@ impl Process {
             dgram.gathering.set_on_kernel(waits);
             return self.send_by_kernel(socket, dgram, flags);
         }
-        let Some(remote) = to.or(*dgram.remote.lock()) else {
-            return Err(Errno::EDESTADDRREQ.into());
-        };
+        let destination = Destination::of(dgram, to)?;
         // udpv6_sendmsg() ignores it.
-        if is_urgent && remote.ip().to_canonical().is_ipv4() {
+        if is_urgent && destination.addr.ip().to_canonical().is_ipv4() {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        check_destination(&self.network, (socket, dgram), (to, remote), flags)?;
+        let is_direct = dgram.datagram_flags.is_direct() || flags & libc::MSG_DONTROUTE != 0;
+        destination.check(&self.network, socket, is_direct)?;
         let envelope = self
-            .envelope(dgram, (to, remote), &sending, bufs, is_more)
-            .inspect_err(|error| {
-                tell_too_long(&self.network, socket, *error, (to, remote), bufs)
-            })?;
+            .envelope(dgram, destination, &sending, bufs, is_more)
+            .inspect_err(|error| tell_too_long(&self.network, socket, *error, destination, bufs))?;
         if is_more {
             let begun = Begun {
                 bytes: Vec::new(),
                 envelope,
-                remote,
+                remote: destination.addr,
             };
             return self.begin_datagram(socket, dgram, bufs, begun);
         }
@@ -108,11 +134,12 @@ impl Process {
     fn envelope(
         &self,
         dgram: &Dgram,
-        (to, remote): (Option<SocketAddr>, SocketAddr),
+        destination: Destination,
         sending: &Sending,
         bufs: &[IoSlice<'_>],
         is_more: bool,
     ) -> Result<Envelope, Errno> {
+        let remote = destination.addr;
         self.network.may_broadcast(dgram, remote)?;
         let len: usize = bufs.iter().map(|buf| buf.len()).sum();
         let segment = sending.segment.unwrap_or_else(|| dgram.segment());
@@ -134,7 +161,7 @@ impl Process {
             _ => {}
         }
         Ok(Envelope {
-            peer: to,
+            peer: destination.is_named.then_some(remote),
             local: sending.src.map(|src| SocketAddr::new(src, 0)),
             tos: sending.tos,
             ttl: sending.ttl,
@@ -316,9 +343,10 @@ fn tell_too_long(
     network: &Network,
     socket: &Description,
     error: Errno,
-    (to, remote): (Option<SocketAddr>, SocketAddr),
+    destination: Destination,
     bufs: &[IoSlice<'_>],
 ) {
+    let remote = destination.addr;
     let is_v4 = remote.ip().to_canonical().is_ipv4();
     let (level, name) = match is_v4 {
         true => (libc::IPPROTO_IP, libc::IP_RECVERR),
@@ -330,9 +358,9 @@ fn tell_too_long(
         return;
     }
     // Over IPv4 the reported port is that of the connection.
-    let port = match (is_v4, to) {
-        (true, Some(_)) => socket.connected_port(),
-        _ => remote.port(),
+    let port = match is_v4 && destination.is_named {
+        true => socket.connected_port(),
+        false => remote.port(),
     };
     socket.error_queue.push(QueuedMessage::TooLong {
         to: SocketAddr::new(remote.ip(), port),
@@ -363,21 +391,6 @@ fn check_fit(
     // The kernel does not fragment datagrams to its own addresses.
     if len > room && !network.is_own(remote) && !dgram.may_be_cut(remote, len, mtu) {
         return Err(Errno::ENOBUFS);
-    }
-    Ok(())
-}
-
-fn check_destination(
-    network: &Network,
-    (socket, dgram): (&Description, &Dgram),
-    (to, remote): (Option<SocketAddr>, SocketAddr),
-    flags: i32,
-) -> Result<(), Errno> {
-    if let Some(to) = to {
-        check_ways(socket, to)?;
-    }
-    if dgram.datagram_flags.is_direct() || flags & libc::MSG_DONTROUTE != 0 {
-        network.check_link(remote)?;
     }
     Ok(())
 }

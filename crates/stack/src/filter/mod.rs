@@ -30,7 +30,7 @@ pub use rule::{Addresses, End, FilterRule, Numbers, Term, Test};
 pub use slipstack_terms::{
     FilterAction, FilterDirection, FilterKeep, FilterPart, LimitBy, UnreachCode,
 };
-use states::States;
+use states::{Keeping, States};
 pub use states::{StateRow, StateTimes};
 pub use table::{PREFIXES_MAX, Prefix, Table};
 use terms::Clauses;
@@ -86,7 +86,7 @@ struct Line {
     number: u32,
     action: FilterAction,
     clauses: Option<Clauses>,
-    keeping: Option<FilterKeep>,
+    keeping: Option<Keeping>,
     log: Option<u32>,
 }
 
@@ -126,7 +126,7 @@ impl Filter {
             number: rule.number,
             action: rule.action,
             clauses: Clauses::new(&rule.clauses),
-            keeping: rule.state,
+            keeping: rule.state.map(|how| Keeping { rule: rule.id, how }),
             log: rule.log,
         };
         let is_probing = |rule: &FilterRule| {
@@ -311,7 +311,7 @@ impl Filter {
                 }
             }
             if let Some(keeping) = line.keeping {
-                let added = self.book.states.add(now, packet, (line.id, keeping));
+                let added = self.book.states.add(now, packet, keeping);
                 if added.is_err() {
                     self.book.counts[at].add(now, packet.len);
                     return Verdict::Drop;
@@ -364,7 +364,7 @@ impl Filter {
 
     /// Returns the first rule that lets a packet in and keeps its flow, unless another rule decides
     /// before.
-    fn find_stateful(&self, packet: &Packet) -> Option<(u64, FilterKeep)> {
+    fn find_stateful(&self, packet: &Packet) -> Option<Keeping> {
         let matching = self.classifier.matching(packet);
         let mut from = 0;
         while let Some(at) = matching.first(from) {
@@ -374,8 +374,8 @@ impl Filter {
             if !clauses.is_none_or(|it| it.hold(packet, &self.tables)) {
                 continue;
             }
-            if let Some(keeping) = line.keeping {
-                return Some((line.id, keeping));
+            if line.keeping.is_some() {
+                return line.keeping;
             }
             match line.action {
                 FilterAction::Count | FilterAction::SetFib(_) | FilterAction::CheckState => {}

@@ -54,6 +54,13 @@ impl StateTimes {
     };
 }
 
+/// The rule that lets a flow in, and how the flow is kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keeping {
+    pub rule: u64,
+    pub how: FilterKeep,
+}
+
 /// Address as packets have it, and port; [`NO_PORT`] if the protocol has none.
 type Host = (u128, u32);
 
@@ -187,12 +194,7 @@ impl States {
     }
 
     /// Makes a packet's flow known.
-    pub fn add(
-        &mut self,
-        now: Instant,
-        packet: &Packet,
-        (rule, keeping): (u64, FilterKeep),
-    ) -> Result<(), Full> {
+    pub fn add(&mut self, now: Instant, packet: &Packet, keeping: Keeping) -> Result<(), Full> {
         if self.flows.len() >= self.times.max as usize {
             self.expire(now);
         }
@@ -200,8 +202,8 @@ impl States {
             return Err(Full);
         }
         let mut alike = None;
-        if let FilterKeep::Limit { by, max } = keeping {
-            let fields = Alike::new(rule, by, packet);
+        if let FilterKeep::Limit { by, max } = keeping.how {
+            let fields = Alike::new(keeping.rule, by, packet);
             let is_counted = self.counts.enter(fields, max)
                 || self.expire(now) && self.counts.enter(fields, max);
             if !is_counted {
@@ -209,18 +211,18 @@ impl States {
             }
             alike = Some(fields);
         }
-        self.insert(now, packet, (rule, keeping), alike);
+        self.insert(now, packet, keeping, alike);
         Ok(())
     }
 
     /// Makes the flow of an open connection known that has come from another stack.
-    pub fn adopt(&mut self, now: Instant, setup: &Packet, (rule, keeping): (u64, FilterKeep)) {
-        let alike = match keeping {
+    pub fn adopt(&mut self, now: Instant, setup: &Packet, keeping: Keeping) {
+        let alike = match keeping.how {
             FilterKeep::State => None,
-            FilterKeep::Limit { by, .. } => Some(Alike::new(rule, by, setup)),
+            FilterKeep::Limit { by, .. } => Some(Alike::new(keeping.rule, by, setup)),
         };
         let alike = alike.filter(|alike| self.counts.enter(*alike, u32::MAX));
-        self.insert(now, setup, (rule, keeping), alike);
+        self.insert(now, setup, keeping, alike);
         let (flow, is_up) = FlowOf::new(setup);
         if let Some(state) = self.flows.get_mut(&flow) {
             let answer = Packet {
@@ -242,19 +244,13 @@ impl States {
         }
     }
 
-    fn insert(
-        &mut self,
-        now: Instant,
-        packet: &Packet,
-        (rule, keeping): (u64, FilterKeep),
-        alike: Option<Alike>,
-    ) {
+    fn insert(&mut self, now: Instant, packet: &Packet, keeping: Keeping, alike: Option<Alike>) {
         let (flow, is_up) = FlowOf::new(packet);
         self.remove(&flow);
         let mut state = State {
-            rule,
+            rule: keeping.rule,
             is_up,
-            is_limited: keeping != FilterKeep::State,
+            is_limited: keeping.how != FilterKeep::State,
             alike,
             flags: [TcpFlags::NONE; 2],
             expires: now,

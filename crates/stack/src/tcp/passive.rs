@@ -147,7 +147,7 @@ impl Tcp {
             entry.peer_timeout = segment.user_timeout();
         }
         if terms.is_on() {
-            match self.fast_open.offer(now, (key, segment), &terms, cx) {
+            match self.fast_open.offer(now, key, segment, &terms, cx) {
                 Offer::Plain => {}
                 Offer::Answer(cookie) => entry.fast_open = Some(cookie),
                 Offer::Accept if self.open_fast(now, arrival, &entry, cx, fx) => return,

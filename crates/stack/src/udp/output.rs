@@ -29,8 +29,11 @@ impl Udp {
         let socket = self.find_mut(id)?;
         let to = address(socket, datagram, cx)?;
         let packet = &to.packet;
-        let payload = datagram.payload;
-        if payload.len() > usize::from(u16::MAX) - udp::HEADER_LEN {
+        let piece = Piece {
+            payload: datagram.payload,
+            segment: datagram.segment,
+        };
+        if piece.payload.len() > usize::from(u16::MAX) - udp::HEADER_LEN {
             return Err(SocketError::MessageTooLong);
         }
         // Its way is that of this datagram alone.
@@ -38,16 +41,36 @@ impl Udp {
         if is_by_itself || socket.hop.0 != (packet.src, packet.dst) {
             socket.hop = ((packet.src, packet.dst), None);
         }
-        let sent = match datagram.segment {
-            Some(size) if payload.len() > usize::from(size.get()) => {
-                send_many(now, socket, &to, (payload, size), cx, fx)
-            }
-            _ => send_one(now, socket, &to, (payload, None), cx, fx),
+        let sent = match piece.payload.len() > piece.segment_len() {
+            true => send_many(now, socket, &to, piece, cx, fx),
+            false => send_one(now, socket, &to, Piece::whole(piece.payload), cx, fx),
         };
         if is_by_itself {
             socket.hop.1 = None;
         }
         sent
+    }
+}
+
+/// Bytes that leave as one datagram, or cut into several.
+#[derive(Clone, Copy)]
+struct Piece<'a> {
+    payload: &'a [u8],
+    /// Length of the datagrams that they are cut into; `None`: they are one.
+    segment: Option<NonZeroU16>,
+}
+
+impl<'a> Piece<'a> {
+    fn whole(payload: &'a [u8]) -> Piece<'a> {
+        Piece {
+            payload,
+            segment: None,
+        }
+    }
+
+    fn segment_len(&self) -> usize {
+        let len = |size: NonZeroU16| usize::from(size.get());
+        self.segment.map_or(self.payload.len(), len)
     }
 }
 
@@ -148,7 +171,7 @@ fn send_many(
     now: Instant,
     socket: &mut Socket,
     to: &Address,
-    (payload, size): (&[u8], NonZeroU16),
+    piece: Piece<'_>,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Result<(), SocketError> {
@@ -163,19 +186,20 @@ fn send_many(
         cx.net.mtu_of_way(&packet.query())
     };
     let header_len = packet.header_len() + udp::HEADER_LEN;
-    if header_len + usize::from(size.get()) > usize::from(mtu) {
+    let size = piece.segment_len();
+    if header_len + size > usize::from(mtu) {
         return Err(SocketError::MessageTooLong);
     }
     // udp_send_skb(): what a device cuts it gives checksums.
     let is_bare = !has_checksum(socket, packet.dst);
-    if is_bare || payload.len().div_ceil(usize::from(size.get())) > SEGMENTS_MAX {
+    if is_bare || piece.payload.len().div_ceil(size) > SEGMENTS_MAX {
         return Err(SocketError::InvalidArgument);
     }
     if cx.config.has_udp_segmentation && !path.local {
-        return send_one(now, socket, to, (payload, Some(size.get())), cx, fx);
+        return send_one(now, socket, to, piece, cx, fx);
     }
-    for part in payload.chunks(usize::from(size.get())) {
-        send_one(now, socket, to, (part, None), cx, fx)?;
+    for part in piece.payload.chunks(size) {
+        send_one(now, socket, to, Piece::whole(part), cx, fx)?;
     }
     Ok(())
 }
@@ -184,16 +208,16 @@ fn send_one(
     now: Instant,
     socket: &mut Socket,
     to: &Address,
-    (payload, gso_mss): (&[u8], Option<u16>),
+    piece: Piece<'_>,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Result<(), SocketError> {
     let packet = &to.packet;
     let segment = OutSegment {
-        header: &udp::header(socket.local.port(), to.port, payload.len()),
-        payload: Payload::Inline(payload),
+        header: &udp::header(socket.local.port(), to.port, piece.payload.len()),
+        payload: Payload::Inline(piece.payload),
         checksum_at: has_checksum(socket, packet.dst).then_some(udp::CHECKSUM_AT),
-        gso_mss,
+        gso_mss: piece.segment.map(NonZeroU16::get),
     };
     let way = (packet, socket.mtu_discovery(packet.dst));
     if packet.dst.is_multicast() || cx.net.is_broadcast(packet.dst) {

@@ -105,6 +105,8 @@ struct WaitContext<'a> {
     station: &'a Station,
     /// The engine, if it is not the first.
     elsewhere: Option<&'a Arc<Attachment>>,
+    thread: usize,
+    begun_ns: u64,
     /// The end of the last sleep.
     woke_ns: Cell<u64>,
 }
@@ -210,23 +212,28 @@ impl Process {
         let station = attachment
             .as_ref()
             .map_or(&self.engines.station, |attachment| &attachment.station);
+        let thread = self.kernel.thread();
+        station.batch.end(thread);
+        self.undo_abandoned(station, attachment.as_deref(), thread);
+        let begun_ns = self.kernel.now_ns();
         let at = WaitContext {
             plan,
             station,
             elsewhere: attachment
                 .as_ref()
                 .filter(|_| !Arc::ptr_eq(station, &self.engines.station)),
+            thread,
+            begun_ns,
             woke_ns: Cell::new(0),
         };
-        let thread = self.kernel.thread();
-        station.batch.end(thread);
-        self.undo_abandoned(station, attachment.as_deref(), thread);
-        let begun = self.kernel.now_ns();
-        if plan.deadline_ns.is_some_and(|deadline| deadline <= begun) {
-            return Self::only_look(attachment.as_deref(), begun, &mut check);
+        if plan
+            .deadline_ns
+            .is_some_and(|deadline| deadline <= begun_ns)
+        {
+            return Self::only_look(attachment.as_deref(), begun_ns, &mut check);
         }
-        let leads = attachment.is_some() && station.sleepers.lead.enter(thread, begun);
-        let outcome = self.wait_from(&at, attachment.as_ref(), (thread, begun, leads), &mut check);
+        let leads = attachment.is_some() && station.sleepers.lead.enter(thread, begun_ns);
+        let outcome = self.wait_from(&at, attachment.as_ref(), leads, &mut check);
         leave_lead(
             &*self.kernel,
             station,
@@ -267,7 +274,7 @@ impl Process {
         &self,
         at: &WaitContext<'_>,
         attachment: Option<&Arc<Attachment>>,
-        (thread, begun, leads): (usize, u64, bool),
+        leads: bool,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         let lead = &at.station.sleepers.lead;
@@ -279,34 +286,28 @@ impl Process {
         if let Some(attachment) = attachment {
             // While the leader is away, events would wait for it.
             let has_turn = !naps && (drives || lead.is_away());
-            Self::begin_wait(at, attachment, (thread, begun), has_turn);
+            Self::begin_wait(at, attachment, has_turn);
         }
-        let budget_ns = self.spin_budget_ns(at, begun);
+        let budget_ns = self.spin_budget_ns(at);
         // For a thread that sleeps at once, the sleep itself polls the kernel's descriptors.
         let kernel = if !drives || budget_ns == 0 {
             Ask::Later
         } else {
             Ask::Soon
         };
-        let now_ns = begun;
+        let now_ns = at.begun_ns;
         if let Some(value) = check(Look { kernel, now_ns })? {
             return Ok(Some(value));
         }
         let before = self.kernel.interruptions();
         if !drives {
-            return self.sleep(at, before, (false, begun), check);
+            return self.sleep(at, before, false, now_ns, check);
         }
         // The preparations for the sleep see the events that the next turn would bring.
         let is_turned = naps || attachment.is_some();
         let spun = match budget_ns {
-            0 => Spun::InVain(begun),
-            _ => self.spin(
-                at,
-                attachment.map(|attachment| &**attachment),
-                (begun, budget_ns),
-                before,
-                check,
-            )?,
+            0 => Spun::InVain(now_ns),
+            _ => self.spin(at, attachment.map(|it| &**it), budget_ns, before, check)?,
         };
         match spun {
             Spun::Found(value) => {
@@ -315,7 +316,7 @@ impl Process {
             }
             Spun::TimedOut => Ok(None),
             Spun::InVain(since_ns) => {
-                let outcome = self.sleep(at, before, (is_turned, since_ns), check);
+                let outcome = self.sleep(at, before, is_turned, since_ns, check);
                 let slept_ns = at.woke_ns.get().saturating_sub(since_ns);
                 at.station.spin.on_sleep(slept_ns);
                 outcome
@@ -324,29 +325,25 @@ impl Process {
     }
 
     /// Runs the engine before a wait, or only the commands of this thread.
-    fn begin_wait(
-        at: &WaitContext<'_>,
-        attachment: &Attachment,
-        (thread, begun): (usize, u64),
-        has_turn: bool,
-    ) {
+    fn begin_wait(at: &WaitContext<'_>, attachment: &Attachment, has_turn: bool) {
         let sleepers = &at.station.sleepers;
         // Threads that the turn woke are handled before the sleep.
         sleepers.pool.take_woken();
         match has_turn {
-            true => attachment.turn(begun),
+            true => attachment.turn(at.begun_ns),
             false => sleepers
                 .lead
-                .while_sending(thread, || attachment.commands()),
+                .while_sending(at.thread, || attachment.commands()),
         }
     }
 
     /// Returns how long a wait may spin. Not at all while other engines of the program have work
     /// for the processors, unless the time was set by an option.
     #[inline]
-    fn spin_budget_ns(&self, at: &WaitContext<'_>, begun: u64) -> u64 {
+    fn spin_budget_ns(&self, at: &WaitContext<'_>) -> u64 {
         let Station { spin, number, .. } = at.station;
-        let is_crowded = || self.engines.homes.is_any() && self.spinners.is_crowded(*number, begun);
+        let is_crowded =
+            || self.engines.homes.is_any() && self.spinners.is_crowded(*number, at.begun_ns);
         match spin.budget_ns() {
             0 => 0,
             _ if !spin.is_fixed() && is_crowded() => 0,
@@ -358,10 +355,11 @@ impl Process {
         &self,
         at: &WaitContext<'_>,
         attachment: Option<&Attachment>,
-        (begun, budget_ns): (u64, u64),
+        budget_ns: u64,
         before: Interruptions,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Spun<T>, Divert> {
+        let begun = at.begun_ns;
         // Without an engine nothing changes while we spin.
         let Some(attachment) = attachment else {
             return Ok(Spun::InVain(begun));
@@ -409,11 +407,12 @@ impl Process {
         &self,
         at: &WaitContext<'_>,
         before: Interruptions,
-        (is_turned, now_ns): (bool, u64),
+        is_turned: bool,
+        now_ns: u64,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         let waiter = at.station.sleepers.pool.take();
-        let outcome = self.sleep_as(&waiter, at, (before, is_turned, now_ns), check);
+        let outcome = self.sleep_as(&waiter, at, before, is_turned, now_ns, check);
         if let Some(sleeper) = at.station.sleepers.remove(&waiter) {
             self.leave(sleeper);
         }
@@ -428,17 +427,18 @@ impl Process {
         &self,
         waiter: &Arc<Waiter>,
         at: &WaitContext<'_>,
-        (before, mut is_turned, mut now): (Interruptions, bool, u64),
+        before: Interruptions,
+        mut is_turned: bool,
+        mut now: u64,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
-        let thread = self.kernel.thread();
         let mut kernel = Ask::Later;
         loop {
             // A handler that waited itself has undone the wait it interrupted.
             if at
                 .station
                 .sleepers
-                .enter(thread, waiter, || at.plan.subject.kept())
+                .enter(at.thread, waiter, || at.plan.subject.kept())
             {
                 self.come_back_to(at.plan.subject);
             }
@@ -448,7 +448,7 @@ impl Process {
                 return Ok(None);
             };
             let lead = &at.station.sleepers.lead;
-            let leads = attachment.is_some() && lead.enter(thread, now);
+            let leads = attachment.is_some() && lead.enter(at.thread, now);
             let mut drives = leads || !lead.is_trusted();
             if !std::mem::take(&mut is_turned) {
                 // Threads that the turn woke are handled below.
@@ -470,7 +470,7 @@ impl Process {
                 return Ok(last);
             }
             drives &= !(leads
-                && Self::hands_on(&at.station.sleepers, attachment.as_deref(), thread, now));
+                && Self::hands_on(&at.station.sleepers, attachment.as_deref(), at.thread, now));
             let starved = attachment.as_deref().and_then(Attachment::relieve);
             if !waiter.fall_asleep() {
                 waiter.wake_up(false);
@@ -481,10 +481,10 @@ impl Process {
             let left = least(left, starved);
             let left = least(left, self.engines.absence.sleep_ns());
             let slept = match attachment.filter(|_| drives) {
-                Some(attachment) if at.station.sleepers.try_lead(thread, waiter) => {
+                Some(attachment) if at.station.sleepers.try_lead(at.thread, waiter) => {
                     at.sleep_leading(waiter, &attachment, &*self.kernel, now, left)
                 }
-                Some(_) if !at.station.sleepers.yield_lead(thread) => Slept::NOT_AT_ALL,
+                Some(_) if !at.station.sleepers.yield_lead(at.thread) => Slept::NOT_AT_ALL,
                 _ => at.plan.sleep_in_ppoll(&*self.kernel, waiter, None, left),
             };
             waiter.wake_up(slept.rang);

@@ -53,7 +53,8 @@ impl CookieKeys {
     pub fn offer(
         &mut self,
         now: Instant,
-        (key, segment): (&FlowKey, &Segment<'_>),
+        key: &FlowKey,
+        segment: &Segment<'_>,
         terms: &Terms,
         cx: &mut Cx<'_>,
     ) -> Offer {
@@ -70,7 +71,7 @@ impl CookieKeys {
             _ if (server_without_cookie || terms.needs_no_cookie) && has_data => Offer::Accept,
             None => Offer::Plain,
             Some(FastOpen::Request) => Offer::Answer(self.cookie_by(now, key, terms, cx)),
-            Some(FastOpen::Cookie(cookie)) => match self.check_by(now, (key, &cookie), terms, cx) {
+            Some(FastOpen::Cookie(cookie)) => match self.check_by(now, key, &cookie, terms, cx) {
                 Check::Good | Check::Ageing if has_data => Offer::Accept,
                 Check::Good => Offer::Plain,
                 Check::Ageing => Offer::Answer(self.cookie_by(now, key, terms, cx)),
@@ -98,7 +99,8 @@ impl CookieKeys {
     fn check_by(
         &mut self,
         now: Instant,
-        (key, cookie): (&FlowKey, &Cookie),
+        key: &FlowKey,
+        cookie: &Cookie,
         terms: &Terms,
         cx: &mut Cx<'_>,
     ) -> Check {

@@ -95,8 +95,9 @@ impl ConnectionImage {
 
     /// Rebuilds the connection between `local` and `remote`. The adopter checks it like any other
     /// image.
-    pub fn rebuilt(
-        (local, remote): (SocketAddr, SocketAddr),
+    pub fn rebuild(
+        local: SocketAddr,
+        remote: SocketAddr,
         origin: &ConnectionOrigin,
         progress: &Progress,
     ) -> ConnectionImage {

@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 fn rebuilt(world: &World, progress: Progress) -> World {
     let conn = world.conn.unwrap();
     let origin = world.stack.tcp_origin(conn).unwrap();
-    let ends = world.stack.tcp_endpoints(conn).unwrap();
-    let image = ConnectionImage::rebuilt(ends, &origin, &progress);
+    let (local, remote) = world.stack.tcp_endpoints(conn).unwrap();
+    let image = ConnectionImage::rebuild(local, remote, &origin, &progress);
     let mut other = World::new(crate::StackConfig {
         seed: [9; 32],
         ..config()
@@ -98,7 +98,7 @@ fn written_data_arrives_even_if_few_acknowledgements_were_reported() {
 }
 
 #[test]
-fn a_peer_that_had_closed_gets_the_fin() {
+fn a_peer_that_has_closed_receives_our_fin() {
     let mut world = established();
     world.peer(FIN | ACK, b"bye");
     let ended = Progress {
