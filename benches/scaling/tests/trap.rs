@@ -20,7 +20,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn requests_to_64_engines_store_nothing_that_others_have() {
+fn requests_to_64_engines_write_no_shared_cache_line() {
     for server in ["http", "proxy"] {
         let output = run(&[server, "--engines", "64"]);
         assert!(output.status.success(), "{server}: {}", said(&output));
@@ -30,7 +30,7 @@ fn requests_to_64_engines_store_nothing_that_others_have() {
 }
 
 #[test]
-fn connections_of_64_engines_take_ports_that_the_cards_hash_brings_home() {
+fn connections_of_64_engines_take_ports_whose_answers_reach_their_queue() {
     for seed in ["1", "2", "3"] {
         let words = ["proxy", "--engines", "64", "--hash-alone", "--seed", seed];
         let output = run(&words);
@@ -52,7 +52,7 @@ fn a_wrong_key_brings_frames_to_other_queues_where_nobody_has_their_flow() {
 }
 
 #[test]
-fn a_frame_at_a_wrong_queue_is_a_store_that_is_trapped() {
+fn a_frame_in_a_wrong_queue_is_trapped_as_a_foreign_store() {
     let output = run(&["http", "--engines", "4", "--misroute"]);
     assert_eq!(output.status.signal(), Some(SIGSEGV), "{}", said(&output));
 }

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_keeps_mark_and_byte() {
+    fn urgent_mark_and_byte_round_trip_through_one_word() {
         assert!(UrgentWord::default().is_none());
         for mark in [0, 1, 1 << 40] {
             let awaited = UrgentWord::new(mark, None);

@@ -230,7 +230,7 @@ fn adapter_variables_select_an_instance_and_cores() {
 }
 
 #[test]
-fn a_core_that_is_named_often_is_listed_once() {
+fn a_core_named_twice_is_listed_once() {
     let text = "0-1023,".repeat(100_000) + "3";
     let found = settings(&[("SLIPSTACK_CORES", text.as_str())]).unwrap();
     assert_eq!(found.cores, (0..1024).collect::<Vec<_>>());

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_left_when_nothing_is_accepted_for_a_while() {
+    fn unaccepted_connections_are_given_up_after_a_time() {
         let mut queue = AcceptQueue::default();
         queue.on_offered(Instant(0));
         assert!(!is_left_at(&mut queue, 2));

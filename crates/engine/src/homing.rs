@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_lead_to_the_own_queue_as_long_as_answers_come_there() {
+    fn ports_of_the_own_queue_are_picked_while_answers_arrive_there() {
         let answers = Arc::new(AtomicU64::new(0));
         let mut engine = engine(&answers);
         assert_eq!(connect(&mut engine, 40), 40);

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_in_the_way_of_a_program_does_not_spin_and_asks_once_a_pause() {
+    fn an_instance_on_its_programs_processor_does_not_spin() {
         let mut pace = Pace::new(Spin::Adaptive, 0);
         assert!(pace.may_sleep(1, || true));
         assert!(pace.may_sleep(2, || false), "asked once");

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_lasts_from_its_beginning_to_the_next_turn() {
+    fn work_counts_until_the_next_turn_begins() {
         let mut load = Load::default();
         assert_eq!(load.take(Instant(5)), 0);
         load.on_work(Instant(10));

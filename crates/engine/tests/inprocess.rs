@@ -41,7 +41,7 @@ fn is_woken(bell: &Doorbell) -> bool {
 
 /// The ticker, which stood in while the program was away, waits on the same doorbell.
 #[test]
-fn a_program_that_came_back_is_woken_though_the_ticker_waits_on_the_doorbell_too() {
+fn the_doorbell_wakes_a_returned_program_and_not_only_the_ticker() {
     let (device, _peer) = loopback::pair(1500).unwrap();
     let bell = Doorbell::new().unwrap();
     let engine = pair::host_with(1, device, None).engine;

@@ -54,7 +54,7 @@ fn a_published_neighbour_is_not_asked_for() {
 }
 
 #[test]
-fn a_thread_that_sleeps_after_a_turn_with_a_request_looks_for_the_answer() {
+fn a_thread_checks_for_the_answer_before_it_sleeps() {
     let (left, mut right) = loopback::pair(1500).unwrap();
     let published = Published::default();
     let mut host = host_with(1, left, Some(Box::new(published.clone())));

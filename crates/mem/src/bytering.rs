@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_keep_their_parts_and_invalid_ones_are_refused() {
+    fn words_round_trip_and_invalid_ones_are_refused() {
         let word = RingWord::new(77, 16, 5 * PAGE);
         assert_eq!(
             (word.generation(), word.log2(), word.offset()),

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_writers_cells_are_stepped_over_together() {
+    fn a_reader_skips_all_cells_of_a_dead_writer_at_once() {
         let (region, inbox, mut reader) = pair();
         region.u64(0).unwrap().fetch_add(3, Ordering::Relaxed);
         assert!(inbox.push(&[b"next"]));
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_beyond_all_cells_is_given_up_once_round() {
+    fn a_claim_larger_than_the_ring_loses_one_round_of_cells() {
         let (region, _inbox, mut reader) = pair();
         region.u64(0).unwrap().store(1 << 40, Ordering::Relaxed);
         let mut out = [0; 8];
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_claim_costs_one_cell() {
+    fn a_length_beyond_its_claim_skips_one_cell() {
         let (_region, inbox, mut reader) = pair();
         assert!(inbox.push(&[b"lie"]));
         let line = inbox.cells.line(0);

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_panics_is_counted_and_its_thread_goes_on() {
+    fn a_panicking_job_is_counted_and_its_thread_continues() {
         let pool = Pool::new(1, 4).unwrap();
         let (done, is_done) = channel();
         pool.submit(Box::new(|| panic!("on purpose"))).unwrap();

@@ -157,7 +157,7 @@ fn a_handler_that_panics_loses_its_connection_and_no_other() {
 }
 
 #[test]
-fn a_workers_result_comes_back_to_its_connection() {
+fn the_result_of_a_job_reaches_its_connection() {
     let mut world = world(1, 0.0);
     let client = world.connect(PORT);
     world.send(client, b"?abc");

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drop_or_a_frame_that_is_counted_alone_is_noticed() {
+    fn the_audit_finds_drops_and_frames_counted_alone() {
         let whole = a_stack_that_saw_every_kind();
         let parts = [ETHERNET, ARP, IPV4, IPV6, FRAGMENTS];
         let upper = [PROTOCOLS, ICMP, NDP, UDP, TCP, SEGMENTS];
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_without_a_cause_is_noticed() {
+    fn the_audit_finds_damage_without_a_cause() {
         for row in DAMAGE {
             let mut counters = Counters::default();
             assert_eq!(is_unharmed(&counters), Ok(()));

@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_is_lost_without_a_reason_is_noticed() {
+    fn the_audit_finds_a_frame_lost_without_a_reason() {
         let spoils: [fn(&mut Network); 4] = [
             |network| drop(network.links[0].poll(Instant::FAR_FUTURE)),
             |network| network.tally.handed_out += 1,

@@ -103,7 +103,7 @@ fn the_world_without_a_fault_holds() {
 }
 
 #[test]
-fn a_byte_that_was_not_sent_is_noticed() {
+fn the_audit_finds_a_byte_that_was_not_sent() {
     let mut world = busy();
     // Hosts begin their turns later, so that frames can be seen in between.
     world.turn_delay_ns = MS;
@@ -245,7 +245,7 @@ fn an_acknowledgement_of_lost_data_is_reported() {
 }
 
 #[test]
-fn an_abort_that_keeps_the_connection_is_noticed() {
+fn the_audit_finds_a_connection_left_by_an_abort() {
     let mut world = busy();
     // The server's stack knows no second connection.
     let other = ConnId {
@@ -302,7 +302,7 @@ fn a_second_connection_and_one_without_a_listener_are_reported() {
 }
 
 #[test]
-fn a_frame_that_is_lost_between_device_and_stack_is_noticed() {
+fn the_audit_finds_a_frame_lost_between_device_and_stack() {
     let spoils: [(&str, HostFault); 5] = [
         ("were counted", |host| host.arrived += 1),
         ("were counted", |host| host.overruns += 1),
@@ -321,7 +321,7 @@ fn a_frame_that_is_lost_between_device_and_stack_is_noticed() {
 }
 
 #[test]
-fn a_frame_that_is_lost_between_link_and_host_is_noticed() {
+fn the_audit_finds_a_frame_lost_between_link_and_host() {
     let mut world = busy();
     while world.network.pop_arrival(world.now).is_none() {
         world.now = world.now.plus_nanos(1_000);

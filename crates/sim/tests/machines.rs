@@ -160,7 +160,7 @@ fn a_connection_whose_port_does_not_count_as_moving_is_reset() {
 }
 
 #[test]
-fn a_connection_or_a_segment_that_is_lost_between_engines_is_noticed() {
+fn the_audit_finds_connections_and_segments_lost_between_engines() {
     let spoils: [(&str, WorldFault); 4] = [
         ("connections left their engines", |world, other| {
             drop(world.hosts[other].post.pop(Instant::FAR_FUTURE));
@@ -215,7 +215,7 @@ fn a_handshake_moves_when_its_listener_closes() {
 }
 
 #[test]
-fn a_handshake_that_is_lost_between_engines_is_noticed() {
+fn the_audit_finds_a_handshake_lost_between_engines() {
     let (mut world, other) = half_open();
     drop(world.hosts[other].post.pop(Instant::FAR_FUTURE));
     let outcome = checks::frames(&world).map_err(|why| world.failure(why));
@@ -264,7 +264,7 @@ fn sending() -> (World, (usize, ConnId)) {
 }
 
 #[test]
-fn a_peer_of_an_engine_that_is_killed_as_it_ends_is_reset_though_it_only_listens() {
+fn a_listening_side_whose_engine_dies_resets_its_peer() {
     let (mut world, (index, _)) = sending();
     // The frames it sends as it ends are lost.
     world.network.set_cut(true);
@@ -289,7 +289,7 @@ fn a_peer_without_a_reset_after_a_crash_is_reported() {
 }
 
 #[test]
-fn a_segment_of_a_dead_engine_is_noticed() {
+fn the_audit_finds_a_segment_of_a_dead_engine() {
     let (mut world, place, _) = busy();
     while world.hosts[0].inbox.is_empty() {
         world.turn_delay_ns = MS;
@@ -390,7 +390,7 @@ fn a_time_wait_goes_on_with_the_keeper_and_answers_the_end_that_is_repeated() {
 }
 
 #[test]
-fn a_time_wait_that_is_forgotten_is_noticed() {
+fn the_audit_finds_a_forgotten_time_wait() {
     let (mut world, engine) = ended();
     world.end_engine(engine, Ending::Orderly, MS).unwrap();
     world.machines[0].time_waits.clear();

@@ -19,7 +19,7 @@ fn begin((mbits, rtt_ms): (u64, u64), percent: u64, pacing: bool) -> (u64, f64) 
 }
 
 #[test]
-fn slow_start_fills_the_path_and_leaves_the_queue_in_peace() {
+fn slow_start_fills_the_path_but_not_the_queue() {
     // Queues in which a window that doubles until its losses are known loses hundreds of segments.
     for path in [(100, 40), (1_000, 10), (10, 200), (50, 15)] {
         for (percent, pacing) in [(75, false), (100, false), (200, true)] {

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_zero_lets_nothing_pass_and_one_lets_one() {
+    fn a_rate_of_zero_passes_nothing_and_a_rate_of_one_passes_one() {
         let mut rng = Rng::new(&[1; 32]);
         let mut none = RateLimit::new(0, Instant::ZERO);
         assert!(!none.may_pass(Instant::from_millis(5000), &mut rng));

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn processor_and_chance_are_asked_for() {
+    fn spread_rules_load_the_cpu_or_a_random_number() {
         let of = |place: i32| {
             program(&[
                 (0x20, 0, 0, (-0x1000 + place).cast_unsigned()),

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_an_ipv6_packet_without_ports_says_so() {
+    fn first_fragments_without_ports_are_recognised_in_ipv6() {
         let mut frame = v6(1);
         frame[54] = protocol::ICMPV6;
         let Some(FrameFragment::Later(id)) = FrameFragment::parse(&v6(24)) else {

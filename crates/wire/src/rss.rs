@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ports_of_a_class_lead_to_one_queue() {
+    fn all_ports_of_a_hash_class_reach_one_queue() {
         let table: Vec<u16> = (0..128).map(|entry| entry % 6).collect();
         let remotes = ["10.0.0.9:80", "10.7.0.1:443", "[fd00::9]:80"];
         for (queue, remote) in (0..6).zip(remotes.iter().cycle()) {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_of_a_table_of_another_length_contain_all_ports_that_lead_home() {
+    fn hash_classes_of_any_table_length_contain_all_ports_of_a_queue() {
         let (remote, local) = ("10.0.0.9:80".parse().unwrap(), "10.0.0.5".parse().unwrap());
         for (len, queues, is_exact) in [(192, 4, true), (192, 3, false), (100, 7, false)] {
             let table: Vec<u16> = (0..len).map(|entry| entry % queues).collect();

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_a_layer_above_is_found() {
+    fn an_import_from_a_higher_layer_is_found() {
         let parsed = parsed(&["low", "high"]);
         let layers: &[&[&str]] = &[&["low"], &["high"]];
         let down = [HashSet::new(), HashSet::from([0])];

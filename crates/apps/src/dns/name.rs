@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_forward_or_to_itself_is_no_name() {
+    fn a_compression_pointer_must_point_backwards() {
         assert_eq!(expand(b"\x01a\0\x01b\xc0\0", 3), Some((wire("b.a"), 7)));
         assert_eq!(expand(b"\x01a\xc0\0", 0), None);
         assert_eq!(expand(b"\xc0\x02\x01a\0", 0), None);

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_a_full_disk_does_not_take_are_counted() {
+    fn log_lines_lost_to_a_full_disk_are_counted() {
         let log = Log::open(Path::new("/dev/full")).unwrap();
         for _ in 0..1000 {
             log.put("a line\n".to_owned());
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_field_ends_its_line_or_its_quotation() {
+    fn control_characters_and_quotes_in_fields_are_escaped() {
         assert_eq!(quoted(Some(b"a\"b\nc\\\xff")), "a\\x22b\\x0Ac\\x5C\\xFF");
         assert_eq!(quoted(None), "-");
     }

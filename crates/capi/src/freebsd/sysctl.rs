@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn all_names_are_met_one_after_the_other() {
+    fn a_zone_walk_visits_every_name_in_order() {
         let (mut at, mut names) = (vec![], vec![]);
         while let Ok(next) = call(&[&[0, 2], at.as_slice()].concat(), b"") {
             let number = |bytes: &[u8]| i32::from_ne_bytes(bytes.try_into().unwrap());

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_comes_back_as_it_was_and_nothing_but_files_is_read() {
+    fn a_text_round_trips_through_a_file_and_other_descriptors_are_refused() {
         let mut text = Vec::new();
         add_line(&mut text, &("tcp_resets", 7));
         let file = text_file(&text).unwrap();

@@ -33,7 +33,7 @@ mod tests {
     use super::is_match;
 
     #[test]
-    fn stars_take_any_number_of_letters() {
+    fn a_star_matches_any_number_of_characters() {
         for (pattern, name, is_meant) in [
             ("Tcp*", "TcpInSegs", true),
             ("*Segs", "TcpInSegs", true),

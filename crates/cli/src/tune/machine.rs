@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_are_found_by_the_interfaces_name() {
+    fn interrupts_are_found_by_the_name_of_their_interface() {
         let list = "           CPU0       CPU1\n\
                     24:  1  2  PCI-MSI 1-edge  eth1-TxRx-0\n\
                     25:  1  2  PCI-MSI 2-edge  eth1-TxRx-1\n\

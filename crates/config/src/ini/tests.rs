@@ -484,7 +484,7 @@ fn bonds_are_dpdks_or_the_kernels() {
 }
 
 #[test]
-fn a_device_without_arguments_has_those_of_the_file() {
+fn device_arguments_of_the_file_apply_if_none_are_given() {
     let mut layers = Layers::default();
     layers
         .take_fstack(&parse_for_dpdk(BASE).unwrap(), None)

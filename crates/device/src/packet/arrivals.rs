@@ -51,7 +51,7 @@ mod tests {
     const START: u64 = 1_000_000_000;
 
     #[test]
-    fn a_moment_of_arrivals_needs_no_clock() {
+    fn frames_close_to_each_other_are_admitted_without_a_clock() {
         let mut arrivals = Arrivals::default();
         for at in [START, START + MOMENT_NS, START - 5_000_000] {
             assert!(arrivals.admits(at, || unreachable!("nobody has to look")));

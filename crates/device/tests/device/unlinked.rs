@@ -140,7 +140,7 @@ fn a_replay_gives_engines_the_datagrams_and_the_keeper_the_rest() {
 }
 
 #[test]
-fn a_replay_keeps_the_times_and_its_successor_goes_on() {
+fn a_replay_keeps_the_times_and_its_successor_continues() {
     if !net::may_run("replay") {
         return;
     }

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn no_ring_for_a_thread_that_falls_asleep_is_cleared_by_one_that_leaves() {
+    fn a_leaving_thread_clears_no_ring_meant_for_a_sleeper() {
         for order in ORDERS {
             for code in 0..5usize.pow(5) {
                 let counts: VecDeque<usize> = (0..5).map(|at| code / 5usize.pow(at) % 5).collect();

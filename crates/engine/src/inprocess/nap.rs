@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn naps_that_bring_bursts_go_on() {
+    fn naps_that_gather_bursts_continue() {
         let mut it = napping();
         for _ in 0..1000 {
             it.on_nap(WORTH);

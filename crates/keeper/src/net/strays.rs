@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slot_of_the_tables_is_tried_first_and_everyone_once() {
+    fn a_search_asks_the_steered_slot_first_and_each_slot_once() {
         let mut strays = Strays::default();
         strays.set_engines(vec![1, 2, 3]);
         let mut next = |segment: &[u8], origin| strays.next(flow(1), segment, asked(2, origin), 0);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_is_forgotten_before_the_peer_sends_again() {
+    fn a_stray_search_ends_before_the_peer_sends_again() {
         let mut strays = Strays::default();
         strays.set_engines(vec![1, 2]);
         let mut next = |now| strays.next(flow(1), b"a", asked(1, None), now);

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_sides_take_turns_at_a_single_place() {
+    fn stack_and_kernel_alternate_if_one_event_fits() {
         let mut looks = KernelLooks::default();
         assert!(looks.is_late(LOOK_NS) && looks.is_stacks_turn);
         assert!(looks.is_late(2 * LOOK_NS) && !looks.is_stacks_turn);

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn time_stamps_are_reported_only_on_request() {
+    fn tcp_timestamps_are_reported_only_on_request() {
         let queue = ErrorQueue::default();
         let now = || Duration::from_secs(7);
         assert!(!queue.on_left(None, now));

@@ -362,7 +362,7 @@ fn a_listener_in_a_set_reports_both_sides_as_one_event() {
 
 /// The outer set examines the inner one, which is the older, while a fork locks both.
 #[test]
-fn a_fork_meets_a_set_that_looks_at_the_one_in_it() {
+fn a_fork_during_a_look_at_a_nested_set_does_not_deadlock() {
     const ROUNDS: usize = 1000;
     /// Time for the rounds: under a sanitizer on a busy machine fewer of them happen.
     const MOST: Duration = Duration::from_secs(5);

@@ -315,7 +315,7 @@ fn an_ipv6_router_reports_oversized_packets_by_icmpv6() {
 }
 
 #[test]
-fn a_frame_that_is_counted_wrongly_is_noticed() {
+fn the_audit_finds_a_frame_counted_wrongly() {
     let spoils: [fn(&mut Link<u32>); 5] = [
         |link| link.counters.offered += 1,
         |link| link.counters.delivered += 1,

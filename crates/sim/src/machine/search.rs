@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slot_of_the_tables_is_tried_first_and_everyone_once() {
+    fn a_search_asks_the_steered_slot_first_and_each_slot_once() {
         let mut search = Search::default();
         search.set_engines(vec![1, 2, 3]);
         let mut next = |origin, now| search.next_slot(b"a", (2, origin), Instant(now));

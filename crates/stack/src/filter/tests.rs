@@ -147,7 +147,7 @@ fn negations_and_packets_without_ports_are_distinguished() {
 }
 
 #[test]
-fn a_skip_goes_on_at_its_number() {
+fn skipto_continues_at_the_named_rule() {
     let mut filter = filter(&[
         rule(100, FilterAction::SkipTo(250)),
         rule(200, FilterAction::Deny),

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_leads_home_is_found_in_a_few_steps_with_a_table_of_another_length() {
+    fn a_port_of_the_own_queue_is_found_quickly_for_any_table_length() {
         let table: Vec<u16> = (0..192).map(|entry| entry % 3).collect();
         let key = core::array::from_fn(|at| (at * 37 + 11) as u8);
         let map = QueueMap::new((&key, Input::Symmetric), &table, 2).expect("it is sound");
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_leads_home_is_found_at_once_though_99_of_100_are_taken() {
+    fn a_port_of_the_own_queue_is_found_at_once_with_99_of_100_taken() {
         let table: Vec<u16> = (0..128).map(|entry| entry % 4).collect();
         let key = core::array::from_fn(|at| (at * 37 + 11) as u8);
         let map = QueueMap::new((&key, Input::Plain), &table, 2);

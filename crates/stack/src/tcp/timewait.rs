@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn adopted_entries_that_give_way_take_no_more_room() {
+    fn replaced_time_wait_entries_free_their_memory() {
         let mut waits = TimeWaits::new(8);
         for n in 0..100_000 {
             let until = Instant(n).plus_nanos(MINUTE - n);

@@ -88,7 +88,7 @@ fn sorted(zone: &Zone) -> Vec<String> {
 }
 
 #[test]
-fn a_whole_zone_of_several_messages_comes_over() {
+fn a_zone_transfer_may_span_several_messages() {
     let many: String = (0..5000)
         .map(|n| format!("h{n} 60 A 10.1.{}.{}\n", n / 250, n % 250))
         .collect();
@@ -103,7 +103,7 @@ fn a_whole_zone_of_several_messages_comes_over() {
 }
 
 #[test]
-fn several_differences_come_over_and_a_version_that_is_not_known_as_a_whole() {
+fn incremental_transfers_send_differences_or_the_whole_zone() {
     let first = zone(1, "old 60 A 10.0.0.2\n");
     let mut second = zone(2, "new 60 A 10.0.0.3\n");
     second.follow(&first);
@@ -134,7 +134,7 @@ fn a_version_that_is_not_older_is_not_fetched() {
 }
 
 #[test]
-fn without_the_key_there_is_no_transfer() {
+fn a_transfer_without_the_key_is_refused() {
     let mut incoming = Incoming::new(APEX.to_vec(), None, None, 5);
     let (outcome, _) = run(&mut primary(zone(7, "")), &mut incoming);
     assert_eq!(outcome.unwrap_err(), "the primary answers with code 5");

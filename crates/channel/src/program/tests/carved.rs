@@ -139,7 +139,7 @@ fn a_chain_is_taken_whole_and_the_ring_grows_without_its_bytes() {
 }
 
 #[test]
-fn bytes_of_an_extent_that_is_on_its_way_are_not_there_yet() {
+fn an_extent_is_readable_only_after_its_event() {
     let mut world = World::new(1 << 20);
     world.send_bytes(&[1; 100]);
     world.look();

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn time_without_a_used_window_does_not_count() {
+    fn idle_time_does_not_count_for_window_growth() {
         // RFC 9438 5.8.
         let mut cubic = Cubic::default();
         let mut w = window(100_000);

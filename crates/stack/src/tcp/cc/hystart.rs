@@ -255,7 +255,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn a_round_ends_however_much_was_sent_since_it_began() {
+    fn a_round_ends_at_its_mark_even_after_large_gaps() {
         // While the program is the limit no ACK comes here.
         let mut hystart = HyStart::default();
         let mut ends_at = |una: u64| {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rise_of_an_eighth_slows_down_and_then_leaves() {
+    fn a_delay_rise_of_an_eighth_slows_and_then_ends_slow_start() {
         // RFC 9406 4.2. Rounds here overlap as on a wire: each lasts as long as SND.NXT at its
         // beginning was ahead.
         let (grown, has_left) = run(
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rise_that_goes_away_resumes_slow_start() {
+    fn slow_start_resumes_if_the_delay_falls_again() {
         // RFC 9406 4.2.
         let (grown, has_left) = run(
             16,

@@ -108,7 +108,7 @@ fn small_segments_that_nothing_answers_are_acknowledged_soon() {
 }
 
 #[test]
-fn a_program_that_has_not_even_read_is_waited_for_once_more() {
+fn an_ack_waits_again_for_a_program_that_has_not_read() {
     let mut world = established();
     world.fx.has_unread = true;
     for _ in 0..3 {

@@ -13,6 +13,18 @@ fn set(world: &mut World, option: SocketOption) {
     assert_eq!(set, Ok(()));
 }
 
+/// Returns a listener with these options that has received a SYN.
+fn called(socket: SocketOptions) -> World {
+    let mut world = World::new(config());
+    world.listen_with(ListenOptions {
+        socket,
+        ..ListenOptions::default()
+    });
+    world.inject((PEER_PORT, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
+    world.flush();
+    world
+}
+
 /// Returns after how many milliseconds the first segment is repeated, as often as asked.
 fn pauses(world: &mut World, count: usize) -> Vec<u64> {
     let wait = |_| {
@@ -48,18 +60,11 @@ fn a_shorter_timeout_of_a_connection_is_kept_when_it_moves() {
 }
 
 #[test]
-fn a_listener_s_bounds_are_those_of_its_connections_and_syn_acks() {
-    let mut world = World::new(config());
-    let socket = SocketOptions {
+fn syn_acks_and_connections_inherit_the_bounds_of_the_listener() {
+    let mut world = called(SocketOptions {
         rto_max_ms: 1_000,
         ..SocketOptions::default()
-    };
-    world.listen_with(ListenOptions {
-        socket,
-        ..ListenOptions::default()
     });
-    world.inject((PEER_PORT, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
-    world.flush();
     world.take_sent();
     let found = pauses(&mut world, 3);
     assert!(
@@ -69,7 +74,7 @@ fn a_listener_s_bounds_are_those_of_its_connections_and_syn_acks() {
 }
 
 #[test]
-fn an_ack_waits_no_longer_than_its_connection_says() {
+fn tcp_delack_max_us_bounds_the_delay_of_an_ack() {
     let mut world = established();
     set(&mut world, SocketOption::AckDelayMax(3_000));
     set(&mut world, SocketOption::QuickAck(false));
@@ -82,18 +87,11 @@ fn an_ack_waits_no_longer_than_its_connection_says() {
 }
 
 #[test]
-fn packets_from_farther_away_than_a_socket_admits_are_dropped() {
-    let mut world = World::new(config());
-    let socket = SocketOptions {
+fn ip_minttl_drops_packets_with_a_smaller_ttl() {
+    let mut world = called(SocketOptions {
         hops_min: 255,
         ..SocketOptions::default()
-    };
-    world.listen_with(ListenOptions {
-        socket,
-        ..ListenOptions::default()
     });
-    world.inject((PEER_PORT, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
-    world.flush();
     world.none();
     world.ttl = 255;
     let conn = world.accept(TcpOptions::default());

@@ -44,7 +44,7 @@ fn a_silent_peer_is_probed_and_given_up() {
 }
 
 #[test]
-fn an_answer_begins_the_silence_again() {
+fn an_answer_restarts_the_silence_timer() {
     let mut world = established();
     watch(&mut world);
     world.sleep(11 * SECOND);

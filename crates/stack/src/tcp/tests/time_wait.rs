@@ -215,7 +215,7 @@ fn the_longest_time_in_an_image_is_the_configured_one() {
 }
 
 #[test]
-fn state_between_the_same_two_ends_is_kept() {
+fn state_of_one_pair_of_addresses_is_kept() {
     let image = image();
     let taken = Err(SocketError::FlowExists);
     // A connection, and a handshake.
@@ -264,7 +264,7 @@ fn a_full_table_takes_no_more_and_a_forgotten_one_makes_room() {
 }
 
 #[test]
-fn adopted_and_own_ones_end_each_at_its_time() {
+fn adopted_and_own_time_waits_expire_independently() {
     let mut config = config();
     config.tcp.time_wait = Duration::from_secs(10);
     let mut world = World::new(config);

@@ -407,7 +407,7 @@ fn a_closed_window_lasts_for_ever_but_with_a_user_timeout() {
 }
 
 #[test]
-fn an_ack_does_not_wait_for_the_answer_of_a_program_that_is_away() {
+fn an_ack_does_not_wait_for_an_absent_program() {
     let mut world = established();
     let conn = world.conn.unwrap();
     // The connection is known to answer: the ACK of new data waits for its answer.

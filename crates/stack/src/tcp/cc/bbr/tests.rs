@@ -238,7 +238,7 @@ fn a_window_is_restored_once_and_after_a_silence_too() {
 }
 
 #[test]
-fn a_flow_that_never_filled_its_path_looks_for_the_round_trip_and_starts_up_again() {
+fn probe_rtt_of_a_flow_that_never_filled_its_path_returns_to_startup() {
     let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
     while pipe.bbr.state != State::ProbeRtt {
         // The program's data is the limit.
@@ -299,7 +299,7 @@ fn the_long_term_bound_rises_only_where_the_window_reaches_it() {
 }
 
 #[test]
-fn a_probe_lasts_until_three_rounds_bring_no_more() {
+fn startup_ends_after_three_rounds_without_growth() {
     let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
     run_to(&mut pipe, State::ProbeUp);
     let from = pipe.now;
@@ -414,7 +414,7 @@ fn a_window_restored_after_recovery_stays_within_the_model() {
 }
 
 #[test]
-fn drain_ends_after_some_rounds_even_where_startup_thought_too_much_of_the_path() {
+fn drain_ends_after_a_bounded_number_of_rounds() {
     let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
     run_to(&mut pipe, State::Drain);
     pipe.in_flight = 200 * MSS;
