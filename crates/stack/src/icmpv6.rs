@@ -136,7 +136,7 @@ impl Cx<'_> {
         };
         // As on Linux: with the traffic class of the request.
         let query = Query::between(Some(from.into()), src.into());
-        let fields = (ip.tos, self.net.ttl(&query, 0));
+        let fields = (ip.tos, self.net.ttl(true, 0, || query));
         self.send_icmpv6(now, Ends::new(from, src), fields, &reply, fx);
     }
 
@@ -180,7 +180,7 @@ impl Cx<'_> {
         self.counters.bump(Counter::TxIcmpErrors);
         let body = &packet[..packet.len().min(QUOTE_MAX)];
         let query = Query::between(Some(from.into()), src.into());
-        let fields = (0, self.net.ttl(&query, 0));
+        let fields = (0, self.net.ttl(true, 0, || query));
         let message = Icmpv6Message { kind, body };
         self.send_icmpv6(now, Ends::new(from, src), fields, &message, fx);
     }

@@ -372,11 +372,11 @@ impl NetworkLayer {
     }
 
     /// RFC 1122 3.2.1.7: returns the hop limit of packets whose sender has selected this one, or
-    /// none (0).
+    /// none (0), by the query for their route.
     #[inline]
-    pub(crate) fn ttl(&self, query: &Query, chosen: u8) -> u8 {
+    pub(crate) fn ttl(&self, is_v6: bool, chosen: u8, query: impl FnOnce() -> Query) -> u8 {
         match chosen {
-            0 if query.dst.is_ipv6() && !self.learnt.links.is_empty() => self.told_hop_limit(query),
+            0 if is_v6 && !self.learnt.links.is_empty() => self.told_hop_limit(&query()),
             0 => DEFAULT_TTL,
             chosen => chosen,
         }

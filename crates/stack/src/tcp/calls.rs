@@ -170,7 +170,7 @@ impl Tcp {
         let choice = cx.net.choices.note(choice);
         let mut preset = Preset::of(options, &cx.config.tcp, choice);
         (preset.opts.tos, preset.opts.ttl) = preset.header(key.is_v4());
-        preset.opts.ttl = cx.net.ttl(&query, preset.opts.ttl);
+        preset.opts.ttl = cx.net.ttl(!key.is_v4(), preset.opts.ttl, || query);
         let index = self
             .add_block(hash, |id| {
                 connect::build(

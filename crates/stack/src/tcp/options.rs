@@ -242,8 +242,8 @@ fn set_tos(conn: &mut Connection, tos: u8, cx: &mut Cx<'_>) {
 }
 
 fn set_ttl(conn: &mut Connection, chosen: u8, cx: &Cx<'_>) {
-    let query = conn.key.query().by(cx.net.choices.find(conn.choice));
-    conn.opts.ttl = cx.net.ttl(&query, chosen);
+    let query = || conn.key.query().by(cx.net.choices.find(conn.choice));
+    conn.opts.ttl = cx.net.ttl(!conn.key.is_v4(), chosen, query);
 }
 
 /// Changes the connection's choice of routes: its packets may go another way from now on.

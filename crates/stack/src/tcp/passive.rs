@@ -138,7 +138,7 @@ impl Tcp {
         now: Instant,
         arrival: &Arrival<'_>,
         mut entry: SynEntry,
-        terms: Terms,
+        terms: Option<Terms>,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
@@ -146,7 +146,7 @@ impl Tcp {
         if cx.config.tcp.user_timeout_option {
             entry.peer_timeout = segment.user_timeout();
         }
-        if terms.is_on() {
+        if let Some(terms) = terms {
             match self.fast_open.offer(now, key, segment, &terms, cx) {
                 Offer::Plain => {}
                 Offer::Answer(cookie) => entry.fast_open = Some(cookie),

@@ -302,7 +302,9 @@ pub fn entry_for(
         has_ecn: false,
         hop: None,
         tos,
-        ttl: net.ttl(&key.query().by(net.choices.find(preset.choice)), ttl),
+        ttl: net.ttl(!key.is_v4(), ttl, || {
+            key.query().by(net.choices.find(preset.choice))
+        }),
         choice: preset.choice,
         is_owed: false,
     }

@@ -101,34 +101,35 @@ fn address(
         true => (options.tos_v6, options.ttl_v6),
         false => (options.tos, options.ttl),
     };
-    let choice = match datagram.link {
+    let mut choice = match datagram.link {
         Some(link) => Choice {
             link: Choice::link_of(link),
             ..socket.choice
         },
         None => socket.choice_towards(dst.ip()),
     };
-    let choice = Choice {
-        mark: datagram.mark.unwrap_or(choice.mark),
-        ..choice
+    if let Some(mark) = datagram.mark {
+        choice.mark = mark;
+    }
+    let mut to = Address {
+        packet: OutPacket {
+            src: find_source(socket, datagram, (dst, choice), cx)?,
+            dst: dst.ip(),
+            protocol: protocol::UDP,
+            tos: datagram.tos.unwrap_or(tos),
+            ttl: 0,
+            dont_fragment: true,
+            choice,
+        },
+        port: dst.port(),
     };
-    let mut packet = OutPacket {
-        src: find_source(socket, datagram, (dst, choice), cx)?,
-        dst: dst.ip(),
-        protocol: protocol::UDP,
-        tos: datagram.tos.unwrap_or(tos),
-        ttl: 0,
-        dont_fragment: true,
-        choice,
-    };
-    packet.ttl = match (datagram.ttl, multicast) {
+    to.packet.ttl = match (datagram.ttl, multicast) {
         (Some(ttl), _) => ttl,
-        _ if !dst.ip().is_multicast() => cx.net.ttl(&packet.query(), ttl),
+        _ if !dst.ip().is_multicast() => cx.net.ttl(is_v6, ttl, || to.packet.query()),
         (None, Some(multicast)) => multicast.ttl(is_v6),
         (None, None) => 1,
     };
-    let port = dst.port();
-    Ok(Address { packet, port })
+    Ok(to)
 }
 
 /// RFC 1122 4.1.3.5: the program may name the address that a datagram comes from.

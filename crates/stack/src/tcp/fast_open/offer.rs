@@ -25,24 +25,18 @@ pub enum Offer {
 /// Settings of a listener's program for Fast Open.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    is_on: bool,
     needs_no_cookie: bool,
     keys: Option<ProgramKeys>,
 }
 
 impl Terms {
+    /// Returns none if the listener does without Fast Open.
     #[inline]
-    pub fn of(options: &SocketOptions) -> Terms {
-        Terms {
-            is_on: options.fast_open_queue > 0,
+    pub fn of(options: &SocketOptions) -> Option<Terms> {
+        (options.fast_open_queue > 0).then(|| Terms {
             needs_no_cookie: options.fast_open_no_cookie,
             keys: options.fast_open_keys.map(ProgramKeys::of),
-        }
-    }
-
-    #[inline]
-    pub fn is_on(&self) -> bool {
-        self.is_on
+        })
     }
 }
 
