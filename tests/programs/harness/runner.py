@@ -59,7 +59,7 @@ def arguments():
     parser.add_argument(
         "--jobs",
         type=int,
-        default=3,
+        default=5,
         help="tests at a time (they wait more than they work); those that measure run alone",
     )
     parser.add_argument(
