@@ -87,7 +87,8 @@ class Runs:
         instance = self.start(
             case, [self.slipstack, "instance", "--name", "rules", *device], without
         )
-        time.sleep(0.4)
+        ready = [self.slipstack, "wait", "--instance", "rules"]
+        self.topo.run(self.topo.server_ns, case.cores, ready, 10)
         run = [self.slipstack, "run", "--instance", "rules", *case.options, "--", *words]
         return [instance, self.start(case, [*case.before, *run], without)]
 

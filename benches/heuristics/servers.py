@@ -63,7 +63,7 @@ class Case:
         if rule in OF_THREADS:
             return self.has_threads
         if rule in OF_SAVING:
-            return is_saving or not is_quick
+            return is_saving
         if rule in OF_BULK:
             return self.is_bulk
         return not (is_saving and rule == "spin")
@@ -189,14 +189,14 @@ def all_cases(folder, target, is_wanted):
         Case("nginx keep-alive 64", 8080, nginx, [load, "--mode", "http", "-c", "64"]),
         Case("nginx close 64", 8080, nginx, [load, "--mode", "http-close", "-c", "64"]),
         Case(
-            "nginx keep-alive 64, spinning off",
+            "nginx keep-alive 64 (spinning off)",
             8080,
             nginx,
             [load, "--mode", "http", "-c", "64"],
             saving,
         ),
         Case(
-            "nginx close 64, spinning off",
+            "nginx close 64 (spinning off)",
             8080,
             nginx,
             [load, "--mode", "http-close", "-c", "64"],
