@@ -55,6 +55,38 @@ def it_shows_changes_and_restores_the_former_settings(world):
 
 
 @test(modes=("inprocess",))
+def changes_by_others_are_undone_and_those_of_a_former_interface_forgotten(world):
+    inside(world, "sh", "-c", f"echo 100 > {NAMES}").finish()
+    inside(world, "ethtool", "-K", "eth1", "gro", "off").finish()
+    before = everything(world)
+    assert tune(world, "--apply").wait(10) == 0
+    inside(world, "sh", "-c", f"echo 222 > {NAMES}").finish()
+    inside(world, "ethtool", "-K", "eth1", "tso", "off", "gro", "off").finish()
+    # Nothing of the command runs any more, and its record is in a file.
+    assert tune(world, "--undo").wait(10) == 0
+    inside(world, "ethtool", "-K", "eth1", "tso", "on").finish()
+    assert everything(world) == before
+    assert tune(world, "--apply").wait(10) == 0
+    world.stack_ns.ip("link", "del", "eth1")
+    world.stack_ns.ip("link", "add", "eth1", "type", "veth", "peer", "name", "eth2")
+    fresh = everything(world)
+    assert tune(world, "--undo").wait(10) == 0
+    # The limit is the namespace's.
+    assert everything(world) == fresh.replace(f"{NAMES} 4096", f"{NAMES} 100")
+
+
+@test(modes=("inprocess",))
+def the_interfaces_of_another_namespace_are_left_alone(world):
+    """Where /sys shows them: `nsenter` does not make another one, as `ip netns exec` does."""
+    words = ["tune", "--run-dir", world.run_dir, "-i", "eth1"]
+    command = ["nsenter", f"--net={world.stack_ns.path}", world.slipstack, *words, "--json"]
+    command = ["ip", "netns", "exec", world.peer_ns.name, *command]
+    shown = json.loads(world.process([str(word) for word in command]).finish())
+    names = {row["name"]: row["now"] for row in shown}
+    assert names["queues in /sys"] == "hidden" and not any("RPS" in it for it in names), names
+
+
+@test(modes=("inprocess",))
 def an_interface_with_several_queues_is_tuned_and_restored(world):
     give_queues(world)
     before = everything(world)

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use slipstack_config::parse_cores;
+use slipstack_device::iface::KernelInterface;
 
 /// Cores that are on, in ascending order.
 pub fn cores() -> Vec<usize> {
@@ -41,13 +42,28 @@ pub fn is_same_mask(one: &str, other: &str) -> bool {
     words(one) == words(other)
 }
 
-/// The folders of an interface's queues of one direction, by number. None where /sys shows another
-/// network namespace than ours.
-pub fn queues(interface: &str, direction: &str) -> Vec<PathBuf> {
-    let folder = PathBuf::from(format!("/sys/class/net/{interface}/queues"));
+/// The folder in /sys of an interface; `None` where /sys shows another network namespace than ours.
+pub fn folder(interface: &KernelInterface) -> Option<PathBuf> {
+    let folder = Path::new("/sys/class/net").join(&interface.name);
+    is_folder_of(&folder, interface).then_some(folder)
+}
+
+/// Returns whether number and address of the interface are those of a folder.
+fn is_folder_of(folder: &Path, interface: &KernelInterface) -> bool {
+    let read = |file| fs::read_to_string(folder.join(file)).unwrap_or_default();
+    let digits = read("address").trim().replace(':', "");
+    // An interface without an address has an empty one there.
+    let mac = u64::from_str_radix(&digits, 16).unwrap_or(0);
+    let own = interface.mac.iter();
+    let own = own.fold(0, |all, byte| all << 8 | u64::from(*byte));
+    read("ifindex").trim().parse() == Ok(interface.index) && mac == own
+}
+
+/// The queues of one direction in an interface's folder, by number: their names.
+pub fn queues(folder: &Path, direction: &str) -> Vec<String> {
     (0..1024)
-        .map(|queue| folder.join(format!("{direction}-{queue}")))
-        .take_while(|path| path.is_dir())
+        .map(|queue| format!("queues/{direction}-{queue}"))
+        .take_while(|name| folder.join(name).is_dir())
         .collect()
 }
 
@@ -78,15 +94,20 @@ impl Card {
     }
 }
 
-/// Numbers of the interface's interrupts, in the order of its queues as far as they have one.
-pub fn interrupts(interface: &str) -> Vec<u32> {
-    let folder = format!("/sys/class/net/{interface}/device/msi_irqs");
-    let numbers = fs::read_dir(Path::new(&folder)).into_iter().flatten();
+/// Numbers of the interrupts of a card's interface, in the order of its queues as far as they have
+/// one.
+pub fn interrupts(folder: &Path, interface: &str) -> Vec<u32> {
+    let numbers = fs::read_dir(folder.join("device/msi_irqs"));
+    let numbers = numbers.into_iter().flatten();
     let mut numbers: Vec<u32> = numbers
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect();
     numbers.sort_unstable();
+    if !folder.join("device").exists() {
+        // The list has the cards of all namespaces, one of which may have this interface's name.
+        return numbers;
+    }
     // The first ones of many cards are for events and not for a queue: those have a name in the
     // list.
     let list = fs::read_to_string("/proc/interrupts").unwrap_or_default();
@@ -146,6 +167,30 @@ mod tests {
         write(device.join("numa_node"), "-1\n");
         write(device.join("current_link_width"), "0\n");
         assert_eq!(Card::read(&device, &nodes), Card::default());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_folder_of_an_interface_in_another_namespace_is_not_its_own() {
+        let folder = std::env::temp_dir().join(format!("slipstack-net-{}", std::process::id()));
+        fs::create_dir_all(folder.join("queues/rx-0")).unwrap();
+        fs::write(folder.join("ifindex"), "7\n").unwrap();
+        fs::write(folder.join("address"), "02:00:00:00:00:0a\n").unwrap();
+        let interface = |index, last| KernelInterface {
+            index,
+            name: "eth1".to_owned(),
+            mac: [2, 0, 0, 0, 0, last],
+            mtu: 1500,
+            is_up: true,
+            is_ethernet: true,
+            is_loopback: false,
+        };
+        assert!(is_folder_of(&folder, &interface(7, 10)));
+        assert!(!is_folder_of(&folder, &interface(8, 10)));
+        assert!(!is_folder_of(&folder, &interface(7, 11)));
+        assert_eq!(queues(&folder, "rx"), ["queues/rx-0"]);
+        // One of a namespace without a card has no interrupts, whatever its name is.
+        assert!(interrupts(&folder, "eth1").is_empty());
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::ArgMatches;
 use serde::Serialize;
-use slipstack_device::iface;
+use slipstack_device::iface::{self, KernelInterface};
 
 use crate::failure::Failure;
 use crate::given::settings;
@@ -48,7 +48,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let Some(interface) = matches.get_one::<String>("interface") else {
         return Err(Failure::new("name the interface with -i"));
     };
-    iface::link(interface).map_err(|error| Failure::new(error.to_string()))?;
+    let interface = &iface::link(interface).map_err(|error| Failure::new(error.to_string()))?;
     let record = Record::of(&settings, interface)?;
     if matches.get_flag("undo") {
         return undo(record, interface);
@@ -63,7 +63,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         let text = text.map_err(|error| Failure::new(error.to_string()))?;
         return print(&format!("{text}\n")).map(|()| ExitCode::SUCCESS);
     }
-    print(&shown(&proposals, interface))?;
+    print(&shown(&proposals, &interface.name))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -86,7 +86,11 @@ fn shown(proposals: &[Proposal], interface: &str) -> String {
 
 /// Applies the plan; settings that the kernel refuses are reported and left. More queues have more
 /// settings, so it makes further passes.
-fn apply(mut record: Record, interface: &str, is_symmetric: bool) -> Result<ExitCode, Failure> {
+fn apply(
+    mut record: Record,
+    interface: &KernelInterface,
+    is_symmetric: bool,
+) -> Result<ExitCode, Failure> {
     let (mut done, mut refused) = (0, Vec::new());
     for _ in 0..PASSES_MAX {
         let before = done;
@@ -122,17 +126,21 @@ fn apply(mut record: Record, interface: &str, is_symmetric: bool) -> Result<Exit
     }
     say(&match (done, refused.len()) {
         (0, 0) => "nothing to change".to_owned(),
-        (done, 0) => format!("{done} changed; slipstack tune -i {interface} --undo goes back"),
+        (done, 0) => format!(
+            "{done} changed; slipstack tune -i {} --undo goes back",
+            interface.name
+        ),
         (done, refused) => format!("{done} changed, {refused} refused"),
     });
     Ok(ExitCode::SUCCESS)
 }
 
 /// Restores the recorded values, the last change first.
-fn undo(mut record: Record, interface: &str) -> Result<ExitCode, Failure> {
+fn undo(mut record: Record, interface: &KernelInterface) -> Result<ExitCode, Failure> {
     if record.is_empty() {
         return Err(Failure::new(format!(
-            "there is no change on {interface} to undo"
+            "there is no change on {} to undo",
+            interface.name
         )));
     }
     let mut refused = 0;

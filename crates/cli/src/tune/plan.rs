@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use slipstack_device::ethtool::{Ethtool, Field, Flows};
+use slipstack_device::iface::KernelInterface;
 
 use super::Proposal;
 use super::item::Location;
-use super::machine::{Card, cores, interrupts, is_same_mask, mask, queues};
+use super::machine::{Card, cores, folder, interrupts, is_same_mask, mask, queues};
 use super::rss::{self, Rss};
 
 /// Entries of a ring that are worth their memory.
@@ -19,7 +20,7 @@ const NOFILE: u64 = 65_536;
 
 /// All settings that this machine has, right ones too. `is_symmetric`: both directions of a flow
 /// are to come to one queue.
-pub fn proposals(interface: &str, is_symmetric: bool) -> Vec<Proposal> {
+pub fn proposals(interface: &KernelInterface, is_symmetric: bool) -> Vec<Proposal> {
     let cores = cores();
     let mut plan = Plan {
         interface,
@@ -27,15 +28,24 @@ pub fn proposals(interface: &str, is_symmetric: bool) -> Vec<Proposal> {
     };
     plan.driver(cores.len() as u32);
     plan.rss(is_symmetric);
-    plan.spread(&cores);
-    plan.interrupts(&cores);
-    plan.card();
+    match folder(interface) {
+        Some(folder) => {
+            plan.spread(&folder, &cores);
+            plan.interrupts(&folder, &cores);
+            plan.card(&folder);
+        }
+        None => plan.advise(
+            "queues in /sys",
+            "hidden".to_owned(),
+            "/sys shows another network namespace: ip netns exec shows this one's",
+        ),
+    }
     plan.system();
     plan.proposals
 }
 
 struct Plan<'a> {
-    interface: &'a str,
+    interface: &'a KernelInterface,
     proposals: Vec<Proposal>,
 }
 
@@ -73,7 +83,7 @@ impl Plan<'_> {
         let Ok(ethtool) = Ethtool::new() else {
             return;
         };
-        let read = |field| ethtool.read(self.interface, field).unwrap_or(0);
+        let read = |field| ethtool.read(&self.interface.name, field).unwrap_or(0);
         let most = |max: u32, enough: u32| {
             move |now: u32| (now < max.min(enough)).then_some(max.min(enough))
         };
@@ -106,7 +116,7 @@ impl Plan<'_> {
 
     /// Which queue a received frame comes to.
     fn rss(&mut self, is_symmetric: bool) {
-        let interface = self.interface;
+        let interface = &self.interface.name;
         let why = "each queue, and so the engine on it, gets its share of the flows";
         let add = |plan: &mut Self, part: Rss, why, better: &dyn Fn(&str) -> Option<String>| {
             plan.add(part.name().to_owned(), Location::Rss(part), why, better);
@@ -132,14 +142,14 @@ impl Plan<'_> {
     }
 
     /// Which cores send by which queue, and which take over from those that receive.
-    fn spread(&mut self, cores: &[usize]) {
-        let (rx, tx) = (queues(self.interface, "rx"), queues(self.interface, "tx"));
+    fn spread(&mut self, folder: &Path, cores: &[usize]) {
+        let (rx, tx) = (queues(folder, "rx"), queues(folder, "tx"));
         let own = |queue: usize| mask(&[cores[queue % cores.len()]]);
         let unless_same =
             |now: &str, wanted: String| (!is_same_mask(now, &wanted)).then_some(wanted);
         if tx.len() > 1 {
-            for (queue, folder) in tx.iter().enumerate() {
-                let place = Location::File(folder.join("xps_cpus"));
+            for (queue, name) in tx.iter().enumerate() {
+                let place = Location::Interface(format!("{name}/xps_cpus"));
                 let why = "a core sends by its own queue";
                 self.add(format!("XPS of tx-{queue}"), place, why, |now| {
                     unless_same(now, own(queue))
@@ -148,10 +158,10 @@ impl Plan<'_> {
         }
         // Frames of a card with fewer queues than cores; a virtual link's come on their sender's
         // core.
-        let is_card = Path::new(&format!("/sys/class/net/{}/device", self.interface)).exists();
+        let is_card = folder.join("device").exists();
         let needs_rps = is_card && rx.len() < cores.len();
-        for (queue, folder) in rx.iter().enumerate() {
-            let place = Location::File(folder.join("rps_cpus"));
+        for (queue, name) in rx.iter().enumerate() {
+            let place = Location::Interface(format!("{name}/rps_cpus"));
             let why = match needs_rps {
                 true => "fewer queues than cores: the kernel spreads what they receive",
                 false => "enough queues: no core hands its frames to another",
@@ -163,17 +173,14 @@ impl Plan<'_> {
         }
     }
 
-    fn interrupts(&mut self, cores: &[usize]) {
-        let numbers = interrupts(self.interface);
+    fn interrupts(&mut self, folder: &Path, cores: &[usize]) {
+        let numbers = interrupts(folder, &self.interface.name);
         for (at, number) in numbers.iter().enumerate() {
-            let path = PathBuf::from(format!("/proc/irq/{number}/smp_affinity_list"));
+            let place = Location::Interrupt(*number);
             let why = "each queue interrupts one core, and each core is one's";
-            self.add(
-                format!("interrupt {number}"),
-                Location::File(path),
-                why,
-                |_| Some(cores[at % cores.len()].to_string()),
-            );
+            self.add(place.name(), place, why, |_| {
+                Some(cores[at % cores.len()].to_string())
+            });
         }
         if !numbers.is_empty() {
             let place = Location::Service("irqbalance".to_owned());
@@ -185,11 +192,11 @@ impl Plan<'_> {
     }
 
     /// The card's place in the machine, which nothing here can change.
-    fn card(&mut self) {
-        let device = PathBuf::from(format!("/sys/class/net/{}/device", self.interface));
-        let card = Card::read(&device, Path::new("/sys/devices/system/node"));
+    fn card(&mut self, folder: &Path) {
+        let nodes = Path::new("/sys/devices/system/node");
+        let card = Card::read(&folder.join("device"), nodes);
         if let Some(lanes) = card.lanes {
-            let why = match queues(self.interface, "rx").len() > lanes as usize {
+            let why = match queues(folder, "rx").len() > lanes as usize {
                 true => "fewer than queues: more queues than lanes slow a card down (ethtool -L)",
                 false => "enough for the card's queues",
             };

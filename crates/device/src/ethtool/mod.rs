@@ -134,6 +134,14 @@ impl Ethtool {
         )?))
     }
 
+    /// Number of this network namespace, which no other one has until the machine is restarted.
+    ///
+    /// # Errors
+    /// The kernel is older than Linux 5.14.
+    pub fn namespace(&self) -> io::Result<u64> {
+        sys::namespace(self.0.as_fd())
+    }
+
     /// # Errors
     /// The driver does not say.
     pub fn read(&self, interface: &str, field: Field) -> io::Result<u32> {
