@@ -405,6 +405,7 @@ impl Socket {
                 .wrapping_sub(RX_FRAMES);
             if let Some(mark) = self.memory.mark(index as usize)
                 && mark.swap(0, Ordering::Relaxed) == 1
+                && self.free.len() < TX_FRAMES as usize
             {
                 self.free.push(index);
             }
