@@ -135,7 +135,9 @@ fn receive(device: &mut dyn Device, options: &Options) -> (u64, f64) {
         let before = frames;
         take(device, &mut frames);
         if frames == before && begin.is_none() {
-            wait(device);
+            if !device.has_rx() {
+                wait(device);
+            }
         } else {
             begin.get_or_insert_with(Instant::now);
         }
@@ -147,6 +149,15 @@ fn receive(device: &mut dyn Device, options: &Options) -> (u64, f64) {
 #[inline(never)]
 fn take(device: &mut dyn Device, frames: &mut u64) {
     device.rx(BUDGET, &mut |_: &[u8], _: RxMeta| *frames += 1);
+}
+
+/// Does the work of a device's first slot until the process ends.
+fn keep(mut device: Box<dyn Device>) {
+    loop {
+        if device.rx(BUDGET, &mut |_: &[u8], _: RxMeta| {}) == 0 && !device.has_rx() {
+            wait(&*device);
+        }
+    }
 }
 
 fn wait(device: &dyn Device) {
@@ -174,10 +185,17 @@ fn run(options: &Options) -> Result<(), DeviceError> {
         let steering = slots.steering();
         steering.set_own(&[((*to.ip()).into(), 24)])?;
         steering.set_port(Transport::Udp, to.port(), Port::Slot(slot))?;
+        steering.set_alive(slot, true)?;
         slots.install_ingress_drop()?;
     }
     let mut device = slots.adopt(slot, RingPosition::private())?;
-    println!("ready");
+    if slot != 0 && options.device.starts_with("memif") {
+        // The first slot makes the link.
+        let keeper = slots.adopt(0, RingPosition::private())?;
+        std::thread::spawn(|| keep(keeper));
+    }
+    let mac = device.info().mac.map(|byte| format!("{byte:02x}"));
+    println!("ready {}", mac.join(":"));
     let (frames, seconds, done) = match options.what {
         What::Send => {
             let begin = Instant::now();
