@@ -1,5 +1,6 @@
 """Connections and sockets that other programs inherit."""
 
+import signal
 import socket
 import subprocess
 
@@ -35,6 +36,33 @@ def a_script_keeps_its_connection_beside_the_programs_that_it_runs(world):
     echo(world)
     script = world.stack("/bin/bash", world.program("inherits.sh")[-1], world.peer_address, PORT)
     assert script.finish().split("\n")[:-1] == ANSWERS
+
+
+CLOSES = """
+trap 'kill $(jobs -p)' TERM
+exec 4<>/dev/tcp/$1/$2
+echo line >&4
+: 4>&-
+sleep 9 4>&- &
+{ exec sleep 9; } 4>&- &
+(exec 4>&-; exec sleep 9) &
+read -r line <&4
+exec 4>&-
+echo closed
+wait
+"""
+
+
+@test
+def a_connection_that_a_script_closes_for_its_commands_ends_with_its_own_close(world):
+    server = echo(world)
+    until(lambda: server.output() == "ended\n", 5, "the connection that found the port open ends")
+    script = world.stack("/bin/bash", "-c", CLOSES, "bash", world.peer_address, PORT)
+    until(lambda: "closed" in script.output(), 5, "it is closed")
+    until(lambda: server.output() == "ended\nended\n", 2, "the peer sees the end")
+    assert len(script.children()) == 3, "the commands go on"
+    script.signal(signal.SIGTERM)
+    script.wait(5)
 
 
 @test
