@@ -77,6 +77,18 @@ def a_program_confines_itself_with_a_connection_of_its_own(world):
         server.finish(5)
 
 
+@test
+def a_program_whose_filter_ends_its_only_thread_ends(world):
+    server = world.stack(built(world), 7122, "thread")
+    until(lambda: "listening" in server.output(), 5, "it listens")
+    with connected(world, 7122) as sock, sock.makefile("rb") as back:
+        for number in range(FIRST):
+            sock.sendall(b"question %d\n" % number)
+            assert back.readline() == b"question %d\n" % number
+        assert server.wait(5) == -signal.SIGSYS
+        assert back.read() == b""
+
+
 BOTH = """
 import select, socket, sys
 address = (sys.argv[1], int(sys.argv[2]))

@@ -1,6 +1,7 @@
 /* A server whose child serves a connection for a while, then confines itself and serves on.
    `confines_late PORT HOW`: `prctl`, `tsync` (seccomp(2) for all threads), `epoll`
-   (waits so), `limit` (no further descriptor), `alone` (the process that accepted).
+   (waits so), `limit` (no further descriptor), `alone` (the process that accepted), `thread` (the
+   same, which goes on listening; its filter ends the thread alone, as it does with the next call).
    A line that begins with B is answered by much at once, which is the child's end. */
 
 #include <arpa/inet.h>
@@ -37,7 +38,8 @@ static void confine(void) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         ALLOW(read), ALLOW(write), ALLOW(poll), ALLOW(epoll_wait), ALLOW(exit_group),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K,
+                 is("thread") ? SECCOMP_RET_KILL_THREAD : SECCOMP_RET_KILL_PROCESS),
     };
     struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
     struct rlimit none = {0, 0};
@@ -73,6 +75,8 @@ static int serve(int sock) {
         ssize_t count;
         if (answers == FIRST)
             confine();
+        if (answers == FIRST && is("thread"))
+            getppid();
         if (set >= 0 && epoll_wait(set, &event, 1, -1) != 1)
             return 7;
         if (set < 0 && !is("limit") && poll(&waits, 1, -1) != 1)
@@ -102,9 +106,10 @@ int main(int count, char **words) {
     fflush(stdout);
     for (;;) {
         int status, sock = accept(listener, NULL, NULL);
-        pid_t child = sock < 0 ? -1 : is("alone") ? 0 : fork();
+        pid_t child = sock < 0 ? -1 : is("alone") || is("thread") ? 0 : fork();
         if (child == 0) {
-            close(listener);
+            if (!is("thread"))
+                close(listener);
             _exit(serve(sock));
         }
         if (sock < 0 || child < 0)

@@ -36,6 +36,7 @@ pub unsafe fn capset(header: *mut CapabilityHeader, data: *const c_void) -> c_in
 pub unsafe fn prctl(operation: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     if operation == libc::PR_SET_SECCOMP && confines(a, b) {
         before_confinement();
+        process::watch_under_filter();
     }
     // SAFETY: the program's own call.
     let result = unsafe { (next::prctl.get())(operation, a, b, c, d) };
@@ -94,8 +95,9 @@ pub fn before_seccomp(operation: usize, flags: usize, filter: usize) {
     let is_filter = operation == libc::SECCOMP_SET_MODE_FILTER as usize;
     if is_strict || is_filter && filter != 0 {
         before_confinement();
-        if flags & libc::SECCOMP_FILTER_FLAG_TSYNC as usize != 0 {
-            process::end_without_handover();
+        match flags & libc::SECCOMP_FILTER_FLAG_TSYNC as usize {
+            0 => process::watch_under_filter(),
+            _ => process::end_without_handover(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use slipstack_posix::{End, Process};
 
-use super::last::has_other_threads;
+use super::last::{self, has_other_threads};
 use super::sys::exit_at_once;
 use super::{become_helper, current, fork_away, forked, raw};
 use crate::raw::{BLOCK_ALL, swap_mask};
@@ -124,4 +124,5 @@ pub fn end_without_handover() {
 pub fn begin_again() {
     IS_ENDED.store(false, Relaxed);
     IS_LEFT.store(false, Relaxed);
+    last::begin_again();
 }

@@ -3,15 +3,24 @@
 //! libc ends a process with its last thread, and counts ours. As long as the first thread lives
 //! they do not matter: its return from `main` ends the process. Once it has ended by itself
 //! (`pthread_exit`, a cancellation) a thread of ours checks periodically whether any other threads
-//! are left.
+//! are left. A filter of system calls may end it without a word (SECCOMP_RET_KILL_THREAD): if
+//! threads of ours stay beside it, one checks from then on whether it is there.
 
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use core::time::Duration;
 use std::fs;
 
+use rustix::process::Signal;
 use slipstack_posix::{own_threads, spawn_quiet};
 
 use super::sys;
+use crate::signals;
 use crate::thread::InCall;
+
+/// The first thread has ended by itself.
+static HAS_LEFT: AtomicBool = AtomicBool::new(false);
+/// A thread checks for one that a filter has ended.
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
 /// Time after the last thread at which the process may end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -29,7 +38,31 @@ pub fn watch_this_thread() {
     sys::at_end_of_this_thread(on_end);
 }
 
+/// Called before a filter of system calls is set for the calling thread alone: if that thread is
+/// ended by it and none of the program's is left, the process ends as on the kernel. Call inside a
+/// guard.
+pub fn watch_under_filter() {
+    if own_threads().next().is_none() || IS_WATCHED.swap(true, Relaxed) {
+        return;
+    }
+    let _ = spawn_quiet("slipstack-last", || {
+        while has_others() {
+            std::thread::sleep(LOOK_RARELY);
+        }
+        if !HAS_LEFT.load(Relaxed) {
+            signals::end_process(Signal::SYS);
+        }
+    });
+}
+
+/// The child of a fork has none of its parent's threads.
+pub(super) fn begin_again() {
+    HAS_LEFT.store(false, Relaxed);
+    IS_WATCHED.store(false, Relaxed);
+}
+
 extern "C" fn on_end() {
+    HAS_LEFT.store(true, Relaxed);
     let _ = spawn_quiet("slipstack-last", || {
         let mut looks = 0;
         while has_others() {

@@ -25,7 +25,7 @@ pub use end::{end_by_signal, end_helper, end_in_order, end_without_handover};
 pub use environment::{INHERIT, environment, is_control_fd, keep, variable};
 pub use forks::{child as fork_child, forked, parent as fork_parent, prepare as fork_prepare};
 pub use helper::{become_helper, fork_away};
-pub use last::watch_this_thread;
+pub use last::{watch_this_thread, watch_under_filter};
 
 /// The process's sockets, from its first socket or epoll set on.
 static PROCESS: OnceLock<Option<Process>> = OnceLock::new();

@@ -24,6 +24,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize};
 use std::sync::OnceLock;
 
+use rustix::process::{Signal, getpid, kill_process};
+
 use crate::lock::Lock;
 use crate::raw;
 use crate::thread::{InCall, deliver_kept_by};
@@ -193,6 +195,13 @@ pub fn confine() {
             }
         }
     });
+}
+
+/// Ends the process by the default action of a signal.
+pub fn end_process(signal: Signal) {
+    sys::install(signal.as_raw(), Wanted::Plain(Action::DEFAULT));
+    raw::swap_mask(!raw::bit(signal.as_raw()));
+    let _ = kill_process(getpid(), signal);
 }
 
 fn is_confined() -> bool {
