@@ -540,39 +540,3 @@ def connections_move_between_processes_while_some_are_killed(world):
     world.wait_port(7300, process=started)
     done = Moves(world, 7300, 3, seed=1).run()
     assert done >= 20, done
-
-
-@test
-def makers_are_killed_while_their_connections_move_to_children(world):
-    """A connection that its maker's child does not have yet may be cut. No client waits for ever,
-    and no engine is left."""
-    words = world.program("dying_makers.py")
-    started = world.stack(*words, world.address, 7310, 4)
-    until(lambda: "begins" in started.output(), 10, "the first maker")
-    until(lambda: is_answered(world, 7310), 10, "it answers")
-    moves = Moves(world, 7310, 3, seed=2, ways=("-",), cut=("-",))
-    assert moves.run() >= 20 and moves.whole >= 10, (moves.done, moves.whole)
-    until(lambda: "nobody is killed" in started.output(), 10, "the last maker")
-    assert is_answered(world, 7310)
-    if world.mode != "kernel":
-        until(lambda: len(engines_of(world)) == 1, 10, f"no engine is left: {engines_of(world)}")
-    world.strays.append(lambda: child_of(started.pid))
-
-
-def is_answered(world, port):
-    try:
-        with world.connect(port) as sock:
-            sock.sendall(b"x")
-            return sock.recv(1) == b"x"
-    except ConnectionError:
-        return False
-
-
-def engines_of(world):
-    (report,) = json.loads(world.admin("status", "--json").finish())
-    return [engine["pid"] for engine in report["engines"]]
-
-
-def child_of(pid):
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return int(children[0]) if children else None

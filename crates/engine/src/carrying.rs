@@ -6,20 +6,21 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::{Ends, InboxMessage, Reply, SockId, SocketError, State, Transport};
+use slipstack_channel::{
+    Ends, EngineEnd, InboxMessage, Reply, SockId, SocketError, State, Transport,
+};
 use slipstack_stack::{ConnectionImage, Instant};
 
 use crate::client::{ClientId, Role, Socket};
 use crate::commands::Answer;
 use crate::effects::Fx;
 use crate::engine::Engine;
+use crate::environment::Environment;
 use crate::local::Interconnect;
-use crate::owners::{Deferred, Owner};
+use crate::owners::Owner;
 
-/// Received bytes that go along at most.
-const BYTES_MAX: usize = 256 * 1024;
-/// To another process they go in one message of a socket's.
-const MESSAGE_BYTES_MAX: usize = 128 * 1024;
+/// Received bytes that go along at most: more than a receive buffer has by default.
+const BYTES_MAX: usize = 8 << 20;
 /// The first word of an image that goes to another process.
 const MAGIC: u64 = u64::from_le_bytes(*b"slipcon1");
 /// Most offers that have not been taken up.
@@ -39,8 +40,8 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    /// For an engine of another process. `None`: it is too long.
-    fn to_bytes(&self) -> Option<Vec<u8>> {
+    /// For an engine of another process.
+    fn to_bytes(&self) -> Vec<u8> {
         let bits = (0..)
             .zip(CARRIED)
             .filter(|(_, bit)| self.state.contains(*bit));
@@ -50,7 +51,7 @@ impl Carried {
         all.extend(bits.to_le_bytes());
         all.extend(self.image.to_bytes());
         all.extend(&self.bytes);
-        (self.bytes.len() <= MESSAGE_BYTES_MAX).then_some(all)
+        all
     }
 
     /// `None`: these are no connection's bytes. The stack checks the image.
@@ -65,7 +66,7 @@ impl Carried {
             state: state.fold(State::NONE, |all, (_, bit)| all | bit),
             bytes: bytes.to_vec(),
         };
-        (u64::from_le_bytes(*magic) == MAGIC && bytes.len() <= MESSAGE_BYTES_MAX).then_some(carried)
+        (u64::from_le_bytes(*magic) == MAGIC && bytes.len() <= BYTES_MAX).then_some(carried)
     }
 }
 
@@ -156,6 +157,11 @@ impl Engine {
         if is_new && image.send_offsets() != Some((0, 0)) {
             return Err(carried);
         }
+        // The bytes have been acknowledged to the peer: without them the connection is useless.
+        // They are still in the ring of the old engine if it comes back there.
+        if is_new && !self.env.store_carried(owner, &carried.bytes) {
+            return Err(carried);
+        }
         let mut fx = Fx::new(&mut self.env, &mut *self.device);
         let Ok(conn) = self.stack.tcp_adopt(now, image, &mut fx) else {
             return Err(carried);
@@ -167,7 +173,6 @@ impl Engine {
         self.env.flows.open(conn, &Ends::of(ends.0, ends.1));
         self.describe(conn);
         let (sndbuf, rcvbuf) = (self.stack.tcp_sndbuf(conn), self.stack.tcp_rcvbuf(conn));
-        let mut is_whole = true;
         if let Some(client) = self.env.client(owner.client)
             && let Some((socket, end)) = client.find(owner.sock)
         {
@@ -176,20 +181,11 @@ impl Engine {
             end.set_addrs(sock, Some(ends.0), Some(ends.1));
             end.set_sndbuf(sock, sndbuf);
             end.set_rcvbuf(sock, rcvbuf);
-            let (step, bytes) = (socket.step, &carried.bytes);
-            // The bytes are still in the ring of the old engine if it comes back there.
-            if is_new && !bytes.is_empty() {
-                is_whole = socket.receive.store(end, sock, 0, bytes);
-                if is_whole {
-                    let upto = bytes.len() as u64;
-                    socket.receive.publish(end, sock, upto, step);
-                }
+            if is_new && !carried.bytes.is_empty() {
+                let (upto, step) = (carried.bytes.len() as u64, socket.step);
+                socket.receive.publish(end, sock, upto, step);
             }
             client.list_holder(sock);
-        }
-        if !is_whole {
-            // The bytes have been acknowledged to the peer: without them the connection is useless.
-            self.env.deferred.push(Deferred::Abort(conn));
         }
         let state = carried.state;
         let bits = CARRIED.into_iter().filter(|bit| state.contains(*bit));
@@ -216,14 +212,10 @@ impl Engine {
     /// here.
     pub(crate) fn carry_off(&mut self, now: Instant, sock: SockId) -> Option<Vec<u8>> {
         let carried = self.carry_out(now, sock)?;
-        let Some(bytes) = carried.to_bytes() else {
-            let _ = self.carry_in(now, sock, carried);
-            return None;
-        };
         if let Some(ends) = carried.image.endpoints() {
             self.env.departed.begin(ends, now);
         }
-        Some(bytes)
+        Some(carried.to_bytes())
     }
 
     /// As [`Engine::carry_in`], for the output of [`Engine::carry_off`] of this or another engine.
@@ -288,6 +280,18 @@ impl Engine {
     }
 }
 
+impl Environment {
+    /// Puts the received bytes of a connection into the ring of the socket that is to have it.
+    fn store_carried(&mut self, owner: Owner, bytes: &[u8]) -> bool {
+        let found = self.client(owner.client);
+        let found = found.and_then(|client| client.find(owner.sock));
+        let store = |(socket, end): (&mut Socket, &mut EngineEnd)| {
+            socket.receive.store(end, owner.sock, 0, bytes)
+        };
+        bytes.is_empty() || found.is_some_and(store)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,7 +303,7 @@ mod tests {
             state: State::CONNECTED | State::FIN,
             bytes: b"received".to_vec(),
         };
-        let bytes = carried.to_bytes().unwrap();
+        let bytes = carried.to_bytes();
         let came = Carried::from_bytes(&bytes).unwrap();
         assert_eq!(came.image, carried.image);
         assert_eq!(came.state, carried.state);

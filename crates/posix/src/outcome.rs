@@ -20,7 +20,8 @@ pub enum Divert {
     /// answers `EAGAIN`, call us again; any other answer is the program's.
     KernelFirst,
     /// The call is a read, to be made in libc. If it finds the end of the stream,
-    /// [`Process::end_of_borrowed`](crate::Process::end_of_borrowed) returns the cause.
+    /// [`Process::end_of_borrowed`](crate::Process::end_of_borrowed) returns the cause; of bytes
+    /// [`Process::on_borrowed_read`](crate::Process::on_borrowed_read) is told.
     KernelRead,
 }
 

@@ -111,9 +111,19 @@ fn settle(
         }
         Err(Divert::KernelRead) => Some(match (libc(), restart) {
             (0, Restart::Receiving(fd)) => end_of_borrowed(process, fd),
+            (count @ 1.., Restart::Receiving(fd)) => {
+                on_borrowed_read(process, fd);
+                count
+            }
             (result, _) => result,
         }),
     }
+}
+
+#[cold]
+fn on_borrowed_read(process: &Process, fd: c_int) {
+    let _in_call = InCall::enter();
+    process.on_borrowed_read(fd);
 }
 
 #[cold]

@@ -1,4 +1,4 @@
-"""A child process for every connection; the parent keeps none. Usage: forking.py PORT HOW
+"""A child process for every connection; the parent keeps none. Usage: forking.py PORT HOW [FILE]
 
 HOW: lines    answers each line, blocking
      poll     the same, non-blocking and with poll
@@ -18,6 +18,8 @@ HOW: lines    answers each line, blocking
      prefork  six children accept and tell their number; the parent waits for them
      ended    tells how its connection ends, by what it reads and by SO_ERROR
      ended_poll the same, non-blocking and with poll
+     long     as the first byte says: sends until FILE is there (d), echoes with epoll (e), or reads
+              until the peer's end and answers with the sum of all that came (u)
      exec     becomes cat, with the connection as input and output
      run      a child of the child runs cat on the connection"""
 
@@ -190,6 +192,28 @@ def run_cat(sock):
 
 def bulk(sock):
     sock.sendall(hashlib.shake_256(b"bulk").digest(SIZE))
+
+
+def long(sock):
+    ways = {b"d": send_long, b"e": epoll, b"u": digest}
+    if way := ways.get(sock.recv(1)):
+        way(sock)
+
+
+BLOCK = hashlib.shake_256(b"block").digest(65536)
+
+
+def send_long(sock):
+    while not os.path.exists(sys.argv[3]):
+        sock.sendall(BLOCK)
+    sock.sendall(b"end")
+
+
+def digest(sock):
+    whole = hashlib.blake2b()
+    while chunk := sock.recv(65536):
+        whole.update(chunk)
+    sock.sendall(whole.digest())
 
 
 WAYS = {"exec": become_cat, "run": run_cat, "late": rude}

@@ -1,14 +1,16 @@
 //! Giving away a connection that only one process uses, again and again.
 //!
 //! The steward gives the connection to the child that asks for it if no other process has it and
-//! all sent data has been acknowledged; otherwise the child asks again later. The child confirms
-//! when it has the connection; until then, and if the child ends, the steward keeps it.
+//! all sent data has been acknowledged, for which it waits as long as the child says; otherwise the
+//! child asks again later. The child confirms when it has the connection; until then, and if the
+//! child ends, the steward keeps it.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustix::event::epoll::EventFlags;
 use slipstack_channel::{CloseMode, SockId};
 
 use crate::attachment::Attachment;
@@ -16,8 +18,31 @@ use crate::idhash::BuildIdHasher;
 use crate::lending::child::{Given, leave_all};
 use crate::lending::pump::Pump;
 use crate::lending::steward::Steward;
-use crate::socket::borrowed::child_message::{Message, give, give_with, refuse};
-use crate::socket::description::{Decided, Description, Kind};
+use crate::socket::borrowed::child_message::{Message, give, give_connection, refuse};
+use crate::socket::description::{Decided, Description};
+
+/// Longest time for which data of a wanted connection may be in transit.
+const WAIT_MS_MAX: u64 = 1_000;
+/// Interval at which it is looked whether a wanted connection may go.
+pub(super) const WANTED_LOOK_NS: u64 = 1_000_000;
+
+/// A child's request for a connection some of whose data is in transit.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    /// The child's key.
+    child: u64,
+    message: Message,
+    until_ns: u64,
+}
+
+/// Whether a connection can leave.
+enum Leaving {
+    /// It has left, as these bytes; its pump has that key.
+    Gone(u64, Vec<u8>),
+    /// Some data is in transit.
+    Later,
+    NotNow,
+}
 
 impl Steward {
     pub(super) fn on_want(&mut self, key: u64, message: Message) {
@@ -27,15 +52,60 @@ impl Steward {
         if self.give_datagrams(key, root, message) {
             return;
         }
-        let carried = self.carry_out_for(root, message.id);
-        let Some(child) = self.children.get_mut(&key) else {
-            return;
+        let wanted = Wanted {
+            child: key,
+            message,
+            until_ns: self.lender.now_ns() + message.amount.min(WAIT_MS_MAX) * 1_000_000,
         };
-        let Some((pump, bytes)) = carried else {
-            return refuse(&child.control, message.token);
+        if !self.settle(&wanted) {
+            self.wanted.push(wanted);
+        }
+    }
+
+    /// Looks again for connections that could not be given at once.
+    pub(super) fn settle_wanted(&mut self) {
+        for wanted in std::mem::take(&mut self.wanted) {
+            if !self.settle(&wanted) {
+                self.wanted.push(wanted);
+            }
+        }
+    }
+
+    /// The time until it is to be looked again.
+    pub(super) fn wanted_look_ns(&self) -> Option<u64> {
+        (!self.wanted.is_empty()).then_some(WANTED_LOOK_NS)
+    }
+
+    /// The steward ends: children ask whoever goes on.
+    pub(super) fn refuse_wanted(&mut self) {
+        for wanted in std::mem::take(&mut self.wanted) {
+            if let Some(child) = self.children.get(&wanted.child) {
+                refuse(&child.control, wanted.message.token);
+            }
+        }
+    }
+
+    /// Gives a connection to the child or refuses it. Returns false if neither is possible yet.
+    fn settle(&mut self, wanted: &Wanted) -> bool {
+        let message = wanted.message;
+        let Some(root) = self.children.get(&wanted.child).map(|child| child.root) else {
+            return true;
+        };
+        let leaving = self.carry_out_for(root, message.id);
+        let Some(child) = self.children.get_mut(&wanted.child) else {
+            return true;
+        };
+        let (pump, bytes) = match leaving {
+            Leaving::Gone(pump, bytes) => (pump, bytes),
+            Leaving::Later if self.lender.now_ns() < wanted.until_ns => return false,
+            Leaving::Later | Leaving::NotNow => {
+                refuse(&child.control, message.token);
+                return true;
+            }
         };
         let pair = self.pumps.get(&pump).map(|pump| pump.child().as_fd());
-        let is_sent = give_with(&child.control, message.token, [&bytes, &[]], pair);
+        let send = |pair| give_connection(&child.control, message.token, &bytes, pair);
+        let is_sent = pair.is_some_and(send);
         let given = Given {
             id: message.id,
             pump,
@@ -48,6 +118,7 @@ impl Steward {
                 self.come_back(&given);
             }
         }
+        true
     }
 
     /// Gives the received datagrams of a socket to a child that uses it alone and has made its part
@@ -74,28 +145,36 @@ impl Steward {
     }
 
     /// Removes a connection if only the child of `root` has it and no data is in transit.
-    fn carry_out_for(&mut self, root: u64, id: u64) -> Option<(u64, Vec<u8>)> {
+    fn carry_out_for(&mut self, root: u64, id: u64) -> Leaving {
         if !self.is_only_child(root) {
-            return None;
+            return Leaving::NotNow;
         }
         let is_it = |pump: &Pump| pump.is_named(root, id);
-        let (key, pump) = self.pumps.iter_mut().find(|(_, pump)| is_it(pump))?;
+        let Some((key, pump)) = self.pumps.iter_mut().find(|(_, pump)| is_it(pump)) else {
+            return Leaving::NotNow;
+        };
         // Bytes that the child has written leave first.
-        pump.run(&mut self.room);
+        pump.on_child(EventFlags::IN);
+        let has_more = pump.run(&mut self.room);
         let socket = Arc::clone(pump.socket());
         let is_its_own = socket.lent.is_lent_once() && self.lender.is_left_to_steward(&socket);
-        if !is_its_own
-            || !pump.has_one_origin()
-            || socket.kind != Kind::Stream
-            || !socket.may_end()
-            || !pump.is_at_rest()
-        {
-            return None;
+        let is_movable = pump.has_one_origin() && pump.is_whole() && socket.may_end();
+        let (Some((attachment, sock)), true) = (place_of(&socket), is_its_own && is_movable) else {
+            return Leaving::NotNow;
+        };
+        if has_more {
+            self.ready.push(*key);
         }
-        let (attachment, sock) = place_of(&socket)?;
-        let bytes = attachment.carry_out(sock)?;
+        // An instance would find only when the child comes for it that something is not
+        // acknowledged.
+        if !pump.is_at_rest() || has_unacknowledged(&socket) {
+            return Leaving::Later;
+        }
+        let Some(bytes) = attachment.carry_out(sock) else {
+            return Leaving::NotNow;
+        };
         pump.pause(true);
-        Some((*key, bytes))
+        Leaving::Gone(*key, bytes)
     }
 
     fn come_back(&mut self, given: &Given) {
@@ -128,6 +207,8 @@ impl Steward {
 
     /// The child has no use for it now.
     pub(super) fn on_leave(&mut self, key: u64, message: Message) {
+        self.wanted
+            .retain(|it| (it.child, it.message.id) != (key, message.id));
         if let Some(given) = self.take_given(key, message.id) {
             self.come_back(&given);
         }
@@ -162,6 +243,10 @@ pub(crate) fn come_back(
     pump.pause(false);
     pump.on_peer();
     ready.push(given.pump);
+}
+
+fn has_unacknowledged(socket: &Description) -> bool {
+    matches!(socket.decided(), Some(Decided::Stream(stream)) if stream.queued() > 0)
 }
 
 /// The engine of a connection that is open in both directions, and its number there.

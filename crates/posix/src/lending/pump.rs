@@ -236,11 +236,15 @@ impl Pump {
         }
     }
 
-    /// Whether it has nothing, and neither side has ended a direction.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        let is_at_rest = |way: &Way| way.is_empty() && !way.is_ended;
+    /// Whether it moves bytes in both directions, for all that is known.
+    pub(crate) fn is_whole(&self) -> bool {
         let is_over = self.is_shut || self.is_ending || self.is_unread || self.is_paused;
-        is_at_rest(&self.to_child) && is_at_rest(&self.to_peer) && !is_over
+        !self.to_child.is_ended && !self.to_peer.is_ended && !is_over
+    }
+
+    /// Whether it has no bytes.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.to_child.is_empty() && self.to_peer.is_empty()
     }
 
     pub(crate) fn pause(&mut self, is_on: bool) {
@@ -282,6 +286,11 @@ impl Pump {
         if self.request != ReadRequest::All {
             self.request = request;
         }
+    }
+
+    /// The child wants no more until it asks again.
+    pub(crate) fn hold(&mut self) {
+        self.request = ReadRequest::None;
     }
 
     /// The child shuts a direction down.

@@ -15,6 +15,7 @@ use crate::epoll::{Set, Target};
 use crate::errno::Errno;
 use crate::idhash::BuildIdHasher;
 use crate::lending::child::{Child, leave_all};
+use crate::lending::giving::Wanted;
 use crate::lending::lender::Lender;
 use crate::lending::post::{Charge, Inline, Post};
 use crate::lending::pump::{Origin, Pump, ROOM};
@@ -49,6 +50,8 @@ pub(crate) struct Steward {
     /// Keys of the kernel's parts of datagram sockets, and their pumps'.
     kernel_parts: HashMap<u64, u64, BuildIdHasher>,
     next_key: u64,
+    /// Connections that children want and that could not go yet.
+    pub(crate) wanted: Vec<Wanted>,
     /// Pumps that have something to do; a key may be there twice.
     pub(crate) ready: Vec<u64>,
     /// The kernel was checked in this round or the last one.
@@ -104,6 +107,7 @@ impl Steward {
             pumps: HashMap::default(),
             kernel_parts: HashMap::default(),
             next_key: FIRST_KEY,
+            wanted: Vec::new(),
             ready: Vec::new(),
             has_looked: false,
             is_ending: false,
@@ -129,7 +133,8 @@ impl Steward {
             if self.is_done() {
                 self.rest.stop_leading(self.lender);
                 if self.may_linger() {
-                    self.rest.look(self.lender, KernelCheck::Linger, |_, _| {});
+                    self.rest
+                        .look(self.lender, KernelCheck::Linger, None, |_, _| {});
                     continue;
                 }
                 match self.post.retire() {
@@ -161,6 +166,7 @@ impl Steward {
         }
         self.note_leaving();
         self.collect();
+        self.settle_wanted();
     }
 
     /// Returns whether the steward is done: no process can borrow from one that has ended.
@@ -305,8 +311,9 @@ impl Steward {
             return;
         }
         let mut speakers = Vec::new();
+        let limit_ns = self.wanted_look_ns();
         let (pumps, ready, parts) = (&mut self.pumps, &mut self.ready, &self.kernel_parts);
-        self.rest.look(self.lender, manner, |key, what| {
+        self.rest.look(self.lender, manner, limit_ns, |key, what| {
             if let Some(pump) = pumps.get_mut(&key) {
                 pump.on_child(what);
                 ready.push(key);
@@ -418,6 +425,12 @@ impl Steward {
             (MessageKind::Have, None) => self.on_have(key, message),
             (MessageKind::Leave, None) => self.on_leave(key, message),
             (MessageKind::Join, None) => self.on_join(key, message),
+            (MessageKind::Hold, None) => {
+                let mut pumps = self.pumps.values_mut();
+                if let Some(pump) = pumps.find(|pump| pump.is_of(root, message.token)) {
+                    pump.hold();
+                }
+            }
             (MessageKind::Pass, None) => self.on_pass(root, message),
             (MessageKind::Part, None) => self.part(root, |pump| pump.is_of(root, message.token)),
             (MessageKind::Read | MessageKind::ReadNow | MessageKind::Shut, None) => {

@@ -131,11 +131,13 @@ impl StewardWait {
         }
     }
 
-    /// Calls `found` with the key and the events of each ready descriptor.
+    /// Calls `found` with the key and the events of each ready descriptor. A sleep ends after
+    /// `limit_ns` at the latest.
     pub(crate) fn look(
         &mut self,
         lender: &dyn Lender,
         manner: KernelCheck,
+        limit_ns: Option<u64>,
         mut found: impl FnMut(u64, EventFlags),
     ) {
         let sleeps = manner != KernelCheck::Glance && self.waiter.fall_asleep();
@@ -150,6 +152,7 @@ impl StewardWait {
             (Ok(None), true) => Some(BLIND_SLEEP_NS),
             (_, false) | (Err(Missed), _) => Some(0),
         };
+        let left = left.into_iter().chain(limit_ns).min();
         let (mut has_come, mut has_rung) = ([false; 2], false);
         let mut events = [const { MaybeUninit::uninit() }; EVENTS_MAX];
         for event in self.wait(&mut events, left) {

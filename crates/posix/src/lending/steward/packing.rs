@@ -7,6 +7,7 @@ use crate::lending::steward::Steward;
 impl Steward {
     /// Leaves children and pumps to whoever goes on with them.
     pub(super) fn pack(mut self) {
+        self.refuse_wanted();
         for child in self.children.values_mut() {
             let given = std::mem::take(&mut child.given);
             given

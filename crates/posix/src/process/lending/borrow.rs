@@ -27,6 +27,11 @@ use crate::socket::options::record::Options;
 /// A process to which so many connections have come in messages gets an engine for them.
 const ARRIVALS: u32 = 4;
 
+/// Time for which data of a requested connection may be in transit: for a call that may wait, and
+/// for one that may not.
+const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE_NONBLOCKING: Duration = Duration::from_millis(50);
+
 /// Bytes of all options of a connection at most.
 const OPTIONS_LEN_MAX: usize = 16 << 10;
 
@@ -51,6 +56,13 @@ pub(super) fn limit_times(end: &OwnedFd, socket: &Description) -> Result<(), Err
         }
     }
     Ok(())
+}
+
+fn patience_of(socket: &Description) -> Duration {
+    match socket.is_nonblocking() {
+        true => PATIENCE_NONBLOCKING,
+        false => PATIENCE,
+    }
 }
 
 /// Bytes that wait at this end of a pair.
@@ -105,14 +117,30 @@ impl Process {
         true
     }
 
-    /// A call of this thread on the connection begins: one that has come in a message may be this
-    /// process's from now on. Returns whether it is.
+    /// A call of this thread on the connection begins: one that has come in a message, or that this
+    /// process uses again and again, may be this process's from now on. Returns whether it is.
     fn begin_use(&self, socket: &Arc<Description>, it: &Borrowed) -> bool {
         it.note_user(self.kernel.thread());
-        if it.is_sent() && it.turns.is_use_due() && self.takes_at_once() {
-            self.take_over(socket, it);
+        let is_first = it.is_sent() && it.turns.is_use_due() && self.takes_at_once();
+        let is_long = || socket.kind == Kind::Stream && it.is_due(self.kernel.now_ns());
+        if is_first || is_long() {
+            self.take_over(socket, it, patience_of(socket));
         }
         socket.is_brought()
+    }
+
+    /// Called when libc has read bytes of number `fd` for a call that was diverted to it: the
+    /// program may have all of them, so that the connection can come here.
+    #[cold]
+    pub fn on_borrowed_read(&self, fd: i32) {
+        if let Some(socket) = self.table.socket(fd)
+            && let Some(Decided::Foreign(it)) = socket.decided()
+            && (it.is_streaming() || it.is_held())
+            && it.is_due(self.kernel.now_ns())
+        {
+            it.hold();
+            self.take_over(&socket, it, patience_of(&socket));
+        }
     }
 
     /// Whether a connection that has come in a message goes to this process's engine with its first
@@ -186,14 +214,11 @@ impl Process {
         socket: &Arc<Description>,
         it: &Borrowed,
     ) -> Option<Divert> {
+        it.turns.on_write();
         if self.begin_use(socket, it) {
             return None;
         }
-        let divert = self.borrow(socket, it, ReadRequest::None);
-        if divert == Divert::Kernel && it.turns.on_write() {
-            self.take_over(socket, it);
-        }
-        (!socket.is_brought()).then_some(divert)
+        Some(self.borrow(socket, it, ReadRequest::None))
     }
 
     /// A receiving call on a connection that lives elsewhere. `None`: it has come here.

@@ -45,6 +45,7 @@ impl Process {
                     fork.shared.push(socket);
                 }
                 Some(Decided::Foreign(borrowed)) => {
+                    borrowed.resume();
                     if let Some(control) = borrowed.control() {
                         fork.branch_off(&control);
                     }

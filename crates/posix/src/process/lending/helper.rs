@@ -234,7 +234,7 @@ impl Process {
         if !self.hold_borrowed(socket, it, UserKind::WithLibrary) {
             return None;
         }
-        self.take_over(socket, it);
+        self.take_over(socket, it, Duration::ZERO);
         socket.is_brought().then_some(it.id)
     }
 

@@ -1,8 +1,10 @@
 //! Taking over a connection that only this process uses, again and again.
 //!
 //! A child begins with a pair, which is cheap for connections that end soon. Once it has answered
-//! several times it asks its parent's steward for the connection (`lending/giving.rs`): from then
-//! on its own engine has it.
+//! several times, or has used the connection for a while, it asks its parent's steward for the
+//! connection (`lending/giving.rs`): from then on its own engine has it. Bytes that are in the pair
+//! would be behind those that come with the connection: the program reads them first, and the
+//! steward adds none meanwhile ([`Borrowed::hold`]).
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -31,16 +33,33 @@ use crate::socket::options::set_recorded_options;
 const THREAD_START: Duration = Duration::from_millis(1);
 
 impl Process {
-    /// Takes over a long-lived connection, if it is available.
+    /// Takes over a long-lived connection, if it is available. `patience`: time for which its data
+    /// may be in transit.
     #[cold]
-    pub(super) fn take_over(&self, socket: &Arc<Description>, it: &Borrowed) {
+    pub(super) fn take_over(&self, socket: &Arc<Description>, it: &Borrowed, patience: Duration) {
         if self.is_kept_out() {
-            return it.turns.never_ask();
+            it.turns.never_ask();
+            return it.resume();
         }
         let _coming = it.coming.lock();
         if !it.turns.is_users_alone(self.kernel.thread()) {
-            return it.turns.never_ask();
+            it.turns.never_ask();
+            return it.resume();
         }
+        let was_held = it.is_held();
+        if !has_unread(socket) {
+            it.turns.note_asked();
+            it.hold();
+            self.ask_for_it(socket, it, patience);
+        }
+        // Held, it is asked for again when the program has read what has come.
+        let is_settled = socket.is_brought() || was_held && has_unread(socket);
+        if !is_settled {
+            it.resume();
+        }
+    }
+
+    fn ask_for_it(&self, socket: &Arc<Description>, it: &Borrowed, patience: Duration) {
         let Some(attachment) = self.attached_quietly() else {
             return;
         };
@@ -52,7 +71,8 @@ impl Process {
             return;
         };
         attachment.name(sock, socket);
-        if self.take_over_as(socket, it, (&attachment, sock)).is_none() {
+        let taken = self.take_over_as(socket, it, (&attachment, sock), patience);
+        if taken.is_none() {
             attachment.close(sock, CloseMode::Abort);
             attachment.commands();
         }
@@ -63,17 +83,15 @@ impl Process {
         socket: &Arc<Description>,
         it: &Borrowed,
         (attachment, sock): (&Arc<Attachment>, SockId),
+        patience: Duration,
     ) -> Option<()> {
         let control = it.control()?;
-        if has_unread(socket) {
-            return None;
-        }
         self.learn_options(socket);
         let message = Message {
             kind: MessageKind::Want,
             id: it.id,
             token: self.ids.next_token(),
-            amount: attachment.slot().map_or(0, u64::from),
+            amount: patience.as_millis() as u64,
         };
         let Some((connection, pair)) = control.ask_for(message) else {
             // The steward may have been late.
@@ -87,7 +105,7 @@ impl Process {
         let stream = Stream::accepted(Arc::clone(attachment), sock);
         apply_stream_options(socket, &stream);
         socket.bring(Decided::Stream(stream));
-        it.say(MessageKind::Have, message.amount);
+        it.say(MessageKind::Have, attachment.slot().map_or(0, u64::from));
         self.settle_brought(socket);
         self.lending.drop_way(it);
         self.serve_others(socket, pair);

@@ -8,6 +8,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
+use slipstack_channel::control::text_file;
 use slipstack_channel::{ENVELOPE_LEN, Envelope};
 use slipstack_mem::{Descriptor, raised};
 
@@ -29,7 +30,7 @@ pub(crate) enum MessageKind {
     /// Carries an end for a child of the child, which may use the same sockets.
     Branch = 6,
     /// The child would have the connection for itself, and waits for the answer, which names
-    /// `token`.
+    /// `token`; for `amount` ms data may be in transit.
     Want = 7,
     /// The child has the connection, on the engine of slot `amount`.
     Have = 8,
@@ -46,6 +47,8 @@ pub(crate) enum MessageKind {
     Pass = 12,
     /// The child has closed an end that it has passed on.
     Part = 13,
+    /// The child wants no more data until it asks again.
+    Hold = 14,
 }
 
 impl MessageKind {
@@ -64,6 +67,7 @@ impl MessageKind {
             MessageKind::Join,
             MessageKind::Pass,
             MessageKind::Part,
+            MessageKind::Hold,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -229,20 +233,29 @@ pub(crate) fn receive_joining(
     }
 }
 
-/// Receives bytes, and the descriptor that they carry, without waiting.
-pub(crate) fn receive_with_end(
+/// Receives bytes, and the first descriptor that they carry, without waiting.
+fn receive_with_end(
     from: &OwnedFd,
     room: &mut [IoSliceMut<'_>],
 ) -> rustix::io::Result<(usize, Option<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let (len, [end, _]) = receive_with_ends(from, room)?;
+    Ok((len, end))
+}
+
+/// As [`receive_with_end`]: two descriptors at most.
+pub(crate) fn receive_with_ends(
+    from: &OwnedFd,
+    room: &mut [IoSliceMut<'_>],
+) -> rustix::io::Result<(usize, [Option<OwnedFd>; 2])> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let received = rustix::net::recvmsg(from, room, &mut ancillary, flags)?;
-    let end = ancillary.drain().find_map(|part| match part {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+    let ends = ancillary.drain().find_map(|part| match part {
+        RecvAncillaryMessage::ScmRights(mut fds) => Some([fds.next(), fds.next()]),
         _ => None,
     });
-    Ok((received.bytes, end))
+    Ok((received.bytes, ends.unwrap_or_default()))
 }
 
 /// The steward has done what the child waits for.
@@ -258,29 +271,48 @@ pub(crate) const REFUSED: u8 = 2;
 /// Marks a datagram that the owner leaves to a child (not an answer). The socket's number in place
 /// of the token, the envelope and the payload follow.
 pub(crate) const LEFT: u8 = 3;
+/// As [`GIVEN`], with a connection whose bytes are in a file that is the second descriptor.
+pub(crate) const GIVEN_APART: u8 = 4;
+/// Longest connection that is sent in the answer itself.
+const MESSAGE_LEN_MAX: usize = 128 << 10;
 pub(crate) const ANSWER_HEAD: usize = 1 + 8;
 
-/// Sends a connection, or a call's result, to the child that waits for it. Returns `false` if it is
-/// too long, or the child is gone.
+/// Sends a call's result to the child that waits for it. Returns `false` if it is too long, or the
+/// child is gone.
 pub(crate) fn give(control: &OwnedFd, token: u64, parts: [&[u8]; 2]) -> bool {
-    give_with(control, token, parts, None)
+    give_as((GIVEN, token), control, parts, &[])
 }
 
-/// As [`give`]; `pair` is the end of the pair from which others who have the connection too are
-/// served.
-pub(crate) fn give_with(
+/// Sends a connection to the child that waits for it. `pair` is the end of the pair from which
+/// others who have the connection too are served.
+pub(crate) fn give_connection(
     control: &OwnedFd,
     token: u64,
-    parts: [&[u8]; 2],
-    pair: Option<BorrowedFd<'_>>,
+    connection: &[u8],
+    pair: BorrowedFd<'_>,
 ) -> bool {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let ends: Vec<BorrowedFd<'_>> = pair.into_iter().collect();
-    if !ends.is_empty() {
-        ancillary.push(SendAncillaryMessage::ScmRights(&ends));
+    if connection.len() <= MESSAGE_LEN_MAX {
+        return give_as((GIVEN, token), control, [connection, &[]], &[pair]);
     }
-    let mut head = [GIVEN; ANSWER_HEAD];
+    let file = text_file(connection);
+    file.is_ok_and(|file| {
+        let ends = [pair, file.as_fd()];
+        give_as((GIVEN_APART, token), control, [&[], &[]], &ends)
+    })
+}
+
+fn give_as(
+    (kind, token): (u8, u64),
+    control: &OwnedFd,
+    parts: [&[u8]; 2],
+    ends: &[BorrowedFd<'_>],
+) -> bool {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ends.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(ends));
+    }
+    let mut head = [kind; ANSWER_HEAD];
     head[1..].copy_from_slice(&token.to_le_bytes());
     let parts = [&head, parts[0], parts[1]].map(IoSlice::new);
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;

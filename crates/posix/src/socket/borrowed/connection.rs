@@ -29,6 +29,9 @@ pub(crate) struct Borrowed {
     pub(crate) token: Lock<Option<u64>>,
     /// The steward passes on all received data without requests.
     is_streaming: AtomicBool,
+    /// The steward passes on nothing until the program has read what it has, so that the connection
+    /// can come here.
+    is_held: AtomicBool,
     /// The program has shut its direction down, or has got the connection's final state.
     has_ended: AtomicBool,
     /// Set if another program has the end of the pair too.
@@ -60,6 +63,7 @@ impl Borrowed {
             pair: None,
             token: Lock::new(token),
             is_streaming: AtomicBool::new(false),
+            is_held: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             is_passed: AtomicBool::new(false),
             has_options: AtomicBool::new(false),
@@ -123,6 +127,7 @@ impl Borrowed {
             pair: self.pair,
             token: Lock::new(self.token()),
             is_streaming: AtomicBool::new(is_streaming),
+            is_held: AtomicBool::new(false),
             has_ended: AtomicBool::new(self.has_ended.load(Ordering::Relaxed)),
             is_passed: AtomicBool::new(false),
             has_options: AtomicBool::new(false),
@@ -186,6 +191,30 @@ impl Borrowed {
         self.is_streaming.store(true, Ordering::Relaxed);
     }
 
+    /// Whether a connection has been used for long enough to be requested.
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
+        self.is_taken() && (self.is_held() || self.turns.is_due(now_ns)) && self.control().is_some()
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the steward from passing on received data without requests, if it does.
+    pub(crate) fn hold(&self) {
+        if self.is_streaming.swap(false, Ordering::AcqRel) {
+            self.is_held.store(true, Ordering::Relaxed);
+            self.say(MessageKind::Hold, 0);
+        }
+    }
+
+    /// The connection stays where it is: the steward goes on as before [`Borrowed::hold`].
+    pub(crate) fn resume(&self) {
+        if self.is_held.swap(false, Ordering::Relaxed) {
+            self.request(0, ReadRequest::All, false);
+        }
+    }
+
     /// Requests data from the steward. `waiting`: bytes that have already arrived. A call that does
     /// not block gets what the steward has then.
     pub(crate) fn request(&self, waiting: u64, request: ReadRequest, is_prompt: bool) {
@@ -195,6 +224,7 @@ impl Borrowed {
         let (request, is_prompt) = match request {
             // The call ends with the present bytes.
             ReadRequest::Some(_) if waiting > 0 => return,
+            ReadRequest::All if waiting > 0 && self.is_held() => return,
             ReadRequest::Whole(count) if waiting >= count => return,
             ReadRequest::Whole(count) => (ReadRequest::Whole(count - waiting), is_prompt),
             ReadRequest::All if self.is_streaming.swap(true, Ordering::AcqRel) => return,

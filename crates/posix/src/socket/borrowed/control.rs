@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::retry_on_intr;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use slipstack_channel::control::read_bytes;
 use slipstack_mem::Lock;
 
 use crate::errno::Errno;
 use crate::socket::Left;
-use crate::socket::borrowed::child_message::{ANSWER_HEAD, GIVEN, LEFT, Message, REFUSED};
-use crate::socket::borrowed::child_message::{read_left, receive_with_end};
+use crate::socket::borrowed::child_message::{
+    ANSWER_HEAD, GIVEN, GIVEN_APART, LEFT, Message, REFUSED, read_left, receive_with_ends,
+};
 
 /// Time for which a call that may not block waits for the steward to look.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
@@ -144,8 +146,8 @@ impl Control {
             let mut fds = [PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN)];
             let timeout = left.and_then(|left| Timespec::try_from(left).ok());
             let _ = rustix::event::poll(&mut fds, timeout.as_ref());
-            let (len, pair) = match receive_with_end(&self.end, &mut [IoSliceMut::new(&mut answer)])
-            {
+            let place = &mut [IoSliceMut::new(&mut answer)];
+            let (len, [pair, file]) = match receive_with_ends(&self.end, place) {
                 Ok((0, _)) => return None,
                 Ok(received) => received,
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => continue,
@@ -157,6 +159,7 @@ impl Control {
                     answer.truncate(len);
                     return Some((answer.split_off(ANSWER_HEAD), pair));
                 }
+                GIVEN_APART if is_it => return Some((read_bytes(file?).ok()?, pair)),
                 REFUSED if is_it => return None,
                 LEFT => self.left.lock().extend(read_left(&answer[..len])),
                 // A reply to an earlier request.
@@ -170,7 +173,7 @@ impl Control {
 mod tests {
     use super::*;
     use crate::socket::borrowed::child_message::{
-        Heard, MessageKind, answer, control_pair, give, hear,
+        Heard, MessageKind, answer, control_pair, give, give_connection, hear,
     };
 
     #[test]
@@ -215,6 +218,24 @@ mod tests {
         assert_eq!(&room[..6], b"please");
         drop(ours);
         assert_eq!(control.call(message, &[], 100), None);
+    }
+
+    #[test]
+    fn a_connection_of_any_length_comes_with_its_pair() {
+        let (ours, theirs) = control_pair().unwrap();
+        let control = Control::new(theirs);
+        let want = Message {
+            kind: MessageKind::Want,
+            id: 1,
+            token: 9,
+            amount: 0,
+        };
+        for len in [16, 3 << 20] {
+            let connection = vec![7; len];
+            assert!(give_connection(&ours, 9, &connection, ours.as_fd()));
+            let (came, pair) = control.ask_for(want).unwrap();
+            assert!(came == connection && pair.is_some(), "{len}");
+        }
     }
 
     #[test]

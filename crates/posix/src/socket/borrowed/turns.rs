@@ -1,9 +1,12 @@
 //! The decision that a borrowed connection is a long one.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Answers after which a connection is requested.
 const LONG_TURNS: u32 = 16;
+/// Time of use after which a connection is requested. Children that end sooner would pay more for
+/// an engine of their own than they gain.
+const LONG_USE_NS: u64 = 200_000_000;
 /// A connection that was refused this often is not requested any more.
 const ASKED_MAX: u32 = 8;
 
@@ -15,6 +18,8 @@ pub(crate) struct Turns {
     count: AtomicU32,
     /// Number of requests.
     asked: AtomicU32,
+    /// Time of the first call; 0 = there has been none.
+    begun_ns: AtomicU64,
     /// Calls on one that has come in a message.
     uses: AtomicU32,
     /// The thread that makes calls on it; 0 = none has, [`SEVERAL`] = more than one do.
@@ -30,18 +35,35 @@ impl Turns {
         self.has_read.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether to request the connection: each time after twice as many turns.
-    pub(crate) fn on_write(&self) -> bool {
-        if !self.has_read.swap(false, Ordering::Relaxed) {
+    pub(crate) fn on_write(&self) {
+        if self.has_read.swap(false, Ordering::Relaxed) {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether to request the connection: each time after twice as many answers, or twice
+    /// as long a use.
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
+        let asked = self.asked.load(Ordering::Relaxed);
+        if asked >= ASKED_MAX {
             return false;
         }
-        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let begun = match self.begun_ns.load(Ordering::Relaxed) {
+            0 => {
+                self.begun_ns.store(now_ns, Ordering::Relaxed);
+                now_ns
+            }
+            begun => begun,
+        };
+        self.count.load(Ordering::Relaxed) >= LONG_TURNS << asked
+            || now_ns.saturating_sub(begun) >= LONG_USE_NS << asked
+    }
+
+    /// The connection is requested.
+    pub(crate) fn note_asked(&self) {
         let asked = self.asked.load(Ordering::Relaxed);
-        let is_due = asked < ASKED_MAX && count >= LONG_TURNS << asked;
-        if is_due {
-            self.asked.store(asked + 1, Ordering::Relaxed);
-        }
-        is_due
+        self.asked
+            .store((asked + 1).min(ASKED_MAX), Ordering::Relaxed);
     }
 
     /// Counts a call on a connection that has come in a message. Returns whether it is to be asked
@@ -113,10 +135,29 @@ mod tests {
         for turn in 1..100_000 {
             turns.on_read();
             turns.on_read();
-            asked.extend(turns.on_write().then_some(turn));
-            assert!(!turns.on_write());
+            turns.on_write();
+            turns.on_write();
+            if turns.is_due(1) {
+                turns.note_asked();
+                asked.push(turn);
+            }
         }
         let expected: Vec<u32> = (0..ASKED_MAX).map(|at| LONG_TURNS << at).collect();
+        assert_eq!(asked, expected);
+    }
+
+    #[test]
+    fn a_connection_in_use_for_long_is_requested_at_growing_intervals() {
+        let turns = Turns::default();
+        let begun = 7;
+        let mut asked = Vec::new();
+        for tenths in 0..1000 {
+            if turns.is_due(begun + tenths * LONG_USE_NS / 2) {
+                turns.note_asked();
+                asked.push(tenths);
+            }
+        }
+        let expected: Vec<u64> = (0..ASKED_MAX).map(|at| 2 << at).collect();
         assert_eq!(asked, expected);
     }
 }

@@ -1,0 +1,113 @@
+"""Makers of connections that are killed while their children use them."""
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from harness import test
+from harness.moves import Moves
+from harness.process import until
+from test_forking import wait_for_no_children
+
+
+@test
+def kill_9_of_the_maker_in_the_midst_of_transfers_loses_nothing_of_them(world):
+    over = world.folder / "over"
+    started = world.stack(*world.program("forking.py"), 7200, "long", over)
+    world.wait_port(7200, process=started)
+    wait_for_no_children(started)
+    with ThreadPoolExecutor(3) as pool:
+        ways = (downloaded, uploaded, echoed_until)
+        transfers = [pool.submit(way, world, over) for way in ways]
+        try:
+            until(lambda: len(started.children()) == 3, 10, "three children serve")
+            if world.mode != "kernel":
+                until(lambda: has_moved(world, started), 20, "each child has its connection")
+            os.kill(started.pid, signal.SIGKILL)
+            started.wait(5)
+            time.sleep(0.1)
+            assert not any(transfer.done() for transfer in transfers), "all go on"
+        finally:
+            over.touch()
+        for transfer in transfers:
+            transfer.result()
+
+
+def has_moved(world, started):
+    said = [world.admin("why", pid).output() for pid in started.children()]
+    return all("7200" in text and "was forked from" not in text for text in said)
+
+
+BLOCK = hashlib.shake_256(b"block").digest(65536)
+
+
+def downloaded(world, _):
+    with world.connect(7200, 20) as sock, sock.makefile("rb") as stream:
+        sock.sendall(b"d")
+        count = 0
+        while (block := stream.read(len(BLOCK))) == BLOCK:
+            count += 1
+        assert block == b"end", f"{len(block)} other bytes after {count} blocks"
+
+
+def uploaded(world, over):
+    with world.connect(7200, 20) as sock, sock.makefile("rb") as stream:
+        sock.sendall(b"u")
+        whole = hashlib.blake2b()
+        while not over.exists():
+            sock.sendall(BLOCK)
+            whole.update(BLOCK)
+        sock.shutdown(socket.SHUT_WR)
+        assert stream.read() == whole.digest()
+
+
+def echoed_until(world, over):
+    """Bytes go both ways all the time, through a child that waits with epoll."""
+    with world.connect(7200, 20) as sock, sock.makefile("rb") as stream:
+        sock.sendall(b"e" + BLOCK)
+        while not over.exists():
+            sock.sendall(BLOCK)
+            assert stream.read(len(BLOCK)) == BLOCK
+        sock.shutdown(socket.SHUT_WR)
+        assert stream.read() == BLOCK
+
+
+@test
+def makers_are_killed_while_their_connections_move_to_children(world):
+    """A connection that its maker's child does not have yet may be cut. No client waits for ever,
+    and no engine is left."""
+    words = world.program("dying_makers.py")
+    started = world.stack(*words, world.address, 7310, 4)
+    until(lambda: "begins" in started.output(), 10, "the first maker")
+    until(lambda: is_answered(world, 7310), 10, "it answers")
+    moves = Moves(world, 7310, 3, seed=2, ways=("-",), cut=("-",))
+    assert moves.run() >= 20 and moves.whole >= 10, (moves.done, moves.whole)
+    until(lambda: "nobody is killed" in started.output(), 10, "the last maker")
+    assert is_answered(world, 7310)
+    if world.mode != "kernel":
+        until(lambda: len(engines_of(world)) == 1, 10, f"no engine is left: {engines_of(world)}")
+    world.strays.append(lambda: child_of(started.pid))
+
+
+def is_answered(world, port):
+    try:
+        with world.connect(port) as sock:
+            sock.sendall(b"x")
+            return sock.recv(1) == b"x"
+    except ConnectionError:
+        return False
+
+
+def engines_of(world):
+    (report,) = json.loads(world.admin("status", "--json").finish())
+    return [engine["pid"] for engine in report["engines"]]
+
+
+def child_of(pid):
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(children[0]) if children else None
