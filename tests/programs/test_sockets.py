@@ -124,3 +124,58 @@ def time_wait_is_listed_and_dropped(world):
         == "1 connection dropped\n"
     )
     assert not waits()
+
+
+@test(modes=("inprocess", "instance"))
+def every_user_reads_what_is_theirs_and_changes_nothing(world):
+    world.skip_unless_others_may_run_it()
+    user = ["setpriv", "--reuid", "www-data", "--regid", "www-data", "--clear-groups"]
+
+    def ask(*words):
+        words = [world.slipstack, words[0], "--run-dir", world.run_dir, *words[1:]]
+        started = world.beside(*user, *words)
+        started.wait(20)
+        return started
+
+    of_root = world.stack(*world.program("aborted.py"), 8000)
+    world.wait_port(8000, process=of_root)
+    # It is started by root, as servers are that give up their privileges.
+    own = world.stack(*user, *world.program("aborted.py"), 9000)
+    world.wait_port(9000, process=own)
+    with world.connect(8000) as client:
+        client.sendall(b"a")
+        assert client.recv(1) == b"a"
+        rows = json.loads(ask("ss", "-tanp", "--json").finish())
+        peers = {row["remote"]: row for row in rows}
+        assert peers[name_of(client)]["users"] == [], rows
+        listening = {
+            row["local"].rpartition(":")[2]: [user["pid"] for user in row["users"]]
+            for row in rows
+            if row["state"] == "listen"
+        }
+        assert listening == {"8000": [], "9000": [own.pid]}, rows
+    for words, shown in (
+        ("ip addr", f"inet {world.STACK}/24"),
+        ("ip route", f"default via {world.PEER}"),
+        ("sysctl net.ipv4.tcp_fin_timeout", "= 60"),
+        ("nstat -as", "TcpInSegs"),
+        ("netstat -an", "8000"),
+    ):
+        assert shown in ask(*words.split()).finish(), words
+    status = json.loads(ask("status", "--json").finish())[0]
+    programs = status["programs"] + [it for one in status["instances"] for it in one["programs"]]
+    programs = {it["pid"]: (bool(it["sockets"]), it["is_concealed"]) for it in programs}
+    assert programs[of_root.pid] == (False, True) and programs[own.pid] == (True, False), programs
+    assert "9000" in ask("why", own.pid).finish()
+    for words in (
+        "ip addr add 10.77.0.9/24 dev eth1",
+        "sysctl -w net.ipv4.tcp_fin_timeout=9",
+        "ss -K sport = :8000",
+        "ipfw list",
+        "ipfw add 100 deny tcp from any to any",
+        f"why {of_root.pid}",
+        "stop --all",
+    ):
+        refused = ask(*words.split())
+        assert refused.child.returncode == 1, (words, refused.tail())
+        assert "Operation not permitted" in refused.errors(), (words, refused.tail())

@@ -23,6 +23,7 @@ pub fn describe(pid: u32) -> Option<WhyReport> {
             slot: None,
             instance: None,
             sockets,
+            is_concealed: false,
         },
         interface: String::new(),
         device: DeviceSummary::default(),

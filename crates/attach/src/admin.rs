@@ -123,8 +123,14 @@ pub fn why(settings: &Settings, pid: u32) -> Result<WhyReport, Error> {
     };
     for directory in directories.into_iter().filter(|it| is_chosen(settings, it)) {
         for (_, socket) in instances(&directory) {
-            if let Ok(Reply::Why(report)) = ask(&socket, &Request::Why { pid }) {
-                return Ok(*report);
+            match ask(&socket, &Request::Why { pid }) {
+                Ok(Reply::Why(report)) => return Ok(*report),
+                Err(Error::Refused {
+                    refusal: refusal @ Refusal::NotPermitted,
+                    message,
+                }) => return Err(Error::Refused { refusal, message }),
+                // It is another instance's, or a program of the keeper.
+                _ => {}
             }
         }
         let Ok(keeper) = connect(&directory.control_socket()) else {

@@ -6,7 +6,7 @@ use slipstack_channel::control::net::{
     Answer, Call, EngineIdentity, FilterHead, FilterReceived, Inquiry, ProgramIdentity, Query,
 };
 use slipstack_channel::control::{
-    ControlSocket, Reply, Request, connect, read_bytes, read_lines, read_text,
+    ControlSocket, Refusal, Reply, Request, connect, read_bytes, read_lines, read_text,
 };
 use slipstack_channel::report::{ReportTable, Row};
 use slipstack_config::Settings;
@@ -131,7 +131,13 @@ fn add_programs(socket: &ControlSocket, programs: &mut Vec<ProgramSockets>) -> R
 fn call(socket: &ControlSocket, query: Query) -> Result<(Answer, Vec<OwnedFd>), Error> {
     socket.send(&Request::Net(Call::new(query)), &[])?;
     match socket.receive::<Reply>(ANSWER_MS)? {
-        (Reply::Net(answer), files) => Ok((*answer, files)),
+        (Reply::Net(answer), files) => match *answer {
+            Answer::Denied(denied) => Err(Error::Refused {
+                refusal: Refusal::NotPermitted,
+                message: denied.why,
+            }),
+            answer => Ok((answer, files)),
+        },
         (Reply::Refused { refusal, message }, _) => Err(Error::Refused { refusal, message }),
         _ => Err(Error::Confused),
     }

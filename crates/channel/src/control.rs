@@ -10,6 +10,7 @@ mod report;
 mod socket;
 mod text;
 mod time_wait;
+mod viewer;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,6 +26,7 @@ pub use report::{
 pub use socket::{ControlError, ControlSocket, Peer, connect, listen, pair};
 pub use text::{add_line, read_bytes, read_lines, read_text, text_file};
 pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitEntry};
+pub use viewer::{Viewer, of_another_user};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
 pub const CONTROL_VERSION: u32 = 15;
@@ -190,6 +192,16 @@ impl Request {
             Request::Hello(hello) => format!("Hello {{ program: {:?} }}", hello.program),
             request => format!("{request:?}").chars().take(SHOWN_MAX).collect(),
         }
+    }
+
+    /// Returns whether every user may send it; how much is answered, and whether a call changes
+    /// anything, depends on the [`Viewer`].
+    #[must_use]
+    pub fn is_open_to_all(&self) -> bool {
+        matches!(
+            self,
+            Request::Status | Request::Why { .. } | Request::Network | Request::Net(_)
+        )
     }
 }
 

@@ -198,7 +198,10 @@ fn programs(report: &StatusReport) -> String {
             program.uid.to_string(),
             program.program.clone(),
             stack,
-            program.sockets.len().to_string(),
+            match program.is_concealed {
+                true => "–".into(),
+                false => program.sockets.len().to_string(),
+            },
         ]
     });
     filled(
@@ -316,6 +319,7 @@ mod tests {
             slot: Some(1),
             instance: None,
             sockets: vec![socket()],
+            is_concealed: false,
         };
         let addresses = vec![("10.0.0.5".parse().unwrap(), 24)];
         let text = why_text(&WhyReport {

@@ -9,7 +9,7 @@ use slipstack_channel::control::net::{
 use slipstack_channel::control::{
     Attached, CONTROL_VERSION, ControlSocket, DESCRIPTORS_MAX, Descriptor, DeviceReport,
     EngineReport, Hello, InstanceReport, ProgramReport, Refusal, Reply, Request, StatusReport,
-    Welcome, WhyReport,
+    Viewer, Welcome, WhyReport, of_another_user,
 };
 use slipstack_channel::report::ReportTable;
 use slipstack_engine::{ClientId, Engine};
@@ -28,6 +28,7 @@ const SOCKETS_OF_ONE_MAX: usize = 256;
 /// A connection to the instance.
 pub(super) struct Session {
     pub(super) socket: ControlSocket,
+    viewer: Viewer,
     pub(super) is_trusted: bool,
     pub(super) pidfd: Option<OwnedFd>,
     /// With their channels.
@@ -44,9 +45,10 @@ struct Program {
 }
 
 impl Session {
-    pub(super) fn new(socket: ControlSocket, is_trusted: bool) -> Session {
+    pub(super) fn new(socket: ControlSocket, viewer: Viewer, is_trusted: bool) -> Session {
         Session {
             socket,
+            viewer,
             is_trusted,
             pidfd: None,
             clients: Vec::new(),
@@ -76,6 +78,7 @@ impl Session {
             slot: None,
             instance: Some(instance.to_owned()),
             sockets,
+            is_concealed: false,
         })
     }
 }
@@ -147,12 +150,13 @@ impl ControlServer {
         if let Request::Hello(hello) = request {
             return self.on_hello(token, hello, fds.first(), engine);
         }
-        if !session.is_trusted {
+        if !session.is_trusted && !request.is_open_to_all() {
             return refuse(
                 Refusal::NotPermitted,
-                "only root may ask this instance; run the command as root",
+                "Operation not permitted: only root and the owner of the instance may do this",
             );
         }
+        let viewer = session.viewer;
         match request {
             Request::Attach { region_len, .. } => self.on_attach(token, region_len, engine),
             Request::RegisterReport => match fds.into_iter().next().map(ReportTable::open) {
@@ -163,14 +167,14 @@ impl ControlServer {
                 _ => refuse(Refusal::BadRequest, "the report is not a sealed region"),
             },
             Request::Status => Ok((
-                Reply::Status(Box::new(self.status(engine).fitted())),
+                Reply::Status(Box::new(self.status(engine, viewer).fitted())),
                 Vec::new(),
             )),
-            Request::Why { pid } => self.why(pid, engine),
+            Request::Why { pid } => self.why(pid, engine, viewer),
             Request::Net(Call {
                 version: VERSION,
                 query: Query::Programs { from },
-            }) => Ok(self.programs(from)),
+            }) => Ok(self.programs(from, viewer)),
             Request::Network => {
                 let network = NetworkState::clone(engine.network());
                 Ok((Reply::Network(Box::new(network)), Vec::new()))
@@ -301,11 +305,12 @@ impl ControlServer {
         Ok((Reply::Attached(attached), fds))
     }
 
-    fn status(&self, engine: &Engine) -> StatusReport {
+    fn status(&self, engine: &Engine, viewer: Viewer) -> StatusReport {
         let programs: Vec<ProgramReport> = self
             .sessions
             .values()
             .filter_map(|session| session.describe(&self.name, SOCKETS_MAX))
+            .map(|program| program.shown_to(viewer))
             .collect();
         let own = EngineReport {
             slot: self.slot,
@@ -333,10 +338,14 @@ impl ControlServer {
         }
     }
 
-    /// The tables in which programs describe their sockets, as many as one message takes.
-    fn programs(&self, from: usize) -> (Reply, Vec<OwnedFd>) {
+    /// The tables in which the viewer's programs describe their sockets, as many as one message
+    /// takes.
+    fn programs(&self, from: usize, viewer: Viewer) -> (Reply, Vec<OwnedFd>) {
         let told = self.sessions.values().filter_map(|session| {
             let (program, table) = (session.program.as_ref()?, session.report.as_ref()?);
+            if !viewer.may_see(program.uid) {
+                return None;
+            }
             let told = ProgramIdentity {
                 pid: program.pid,
                 program: program.name.clone(),
@@ -351,7 +360,7 @@ impl ControlServer {
         (Reply::Net(Box::new(answer)), tables)
     }
 
-    fn why(&self, pid: u32, engine: &Engine) -> Answer {
+    fn why(&self, pid: u32, engine: &Engine, viewer: Viewer) -> Answer {
         let of_pid = |session: &&super::clients::Session| {
             session
                 .program
@@ -364,6 +373,9 @@ impl ControlServer {
             .filter(of_pid)
             .max_by_key(|session| (session.report.is_some(), session.clients.len()));
         match report.and_then(|session| session.describe(&self.name, SOCKETS_OF_ONE_MAX)) {
+            Some(program) if !viewer.may_see(program.uid) => {
+                refuse(Refusal::NotPermitted, of_another_user(pid))
+            }
             Some(program) => {
                 let report = WhyReport {
                     program,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
-use slipstack_channel::control::{ControlError, ControlSocket, Request, Welcome};
+use slipstack_channel::control::{ControlError, ControlSocket, Request, Viewer, Welcome};
 use slipstack_engine::instance::Reception;
 use slipstack_engine::{Engine, Instant};
 use slipstack_mem::Doorbell;
@@ -133,10 +133,8 @@ impl ControlServer {
                     return self.watch_listener(EventFlags::empty());
                 }
             };
-            let is_own = |uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw();
             if let Ok(socket) = ControlSocket::from_fd(fd) {
-                let is_trusted = socket.peer().is_ok_and(|peer| is_own(peer.uid));
-                self.add_session(socket, is_trusted);
+                self.add_session(socket, false);
             }
         }
     }
@@ -150,7 +148,14 @@ impl ControlServer {
         );
     }
 
-    fn add_session(&mut self, socket: ControlSocket, is_trusted: bool) {
+    /// Adds a connection, as the keeper does.
+    fn add_session(&mut self, socket: ControlSocket, is_passed: bool) {
+        let Ok(peer) = socket.peer() else {
+            self.refused += 1;
+            return;
+        };
+        let viewer = Viewer::of(peer, rustix::process::geteuid().as_raw());
+        let is_trusted = is_passed || viewer.is_operator();
         if !is_trusted {
             self.close_oldest_unauthorised();
         }
@@ -168,7 +173,7 @@ impl ControlServer {
         );
         if added.is_ok() {
             self.sessions
-                .insert(token, Session::new(socket, is_trusted));
+                .insert(token, Session::new(socket, viewer, is_trusted));
         }
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use slipstack_terms::Transport;
 
-use super::{DeviceSummary, MESSAGE_MAX};
+use super::{DeviceSummary, MESSAGE_MAX, Viewer};
 
 /// One keeper with everything attached to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -123,6 +123,24 @@ pub struct ProgramReport {
     /// Instance it is attached to.
     pub instance: Option<String>,
     pub sockets: Vec<SocketReport>,
+    /// The sockets are left out: the program belongs to another user than the one who asks.
+    #[serde(default)]
+    pub is_concealed: bool,
+}
+
+impl ProgramReport {
+    /// Returns the report as this user may see it.
+    #[must_use]
+    pub fn shown_to(self, viewer: Viewer) -> ProgramReport {
+        match viewer.may_see(self.uid) {
+            true => self,
+            false => ProgramReport {
+                sockets: Vec::new(),
+                is_concealed: true,
+                ..self
+            },
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -188,6 +206,7 @@ mod tests {
             slot: Some(1),
             instance: None,
             sockets: vec![socket; 64],
+            is_concealed: false,
         };
         let short = StatusReport {
             programs: vec![program.clone(); 2],

@@ -141,10 +141,14 @@ pub fn ask(
         if slot.is_some_and(|wanted| wanted != engine) {
             continue;
         }
+        // The user does not learn whose it is.
+        let shown = match pid {
+            0 => "an engine of another user".to_owned(),
+            _ => format!("the engine of {program} (pid {pid})"),
+        };
         if !has_answered {
             say(&format!(
-                "slipstack: the engine of {program} (pid {pid}) on {} did not answer; its sockets \
-                 are missing",
+                "slipstack: {shown} on {} did not answer; its sockets are missing",
                 answer.interface
             ));
         }
@@ -152,10 +156,10 @@ pub fn ask(
             // A program of another version, or an invalid row.
             let Ok(row) = serde_json::from_str::<SocketRow>(line) else {
                 return Err(Failure::new(format!(
-                    "the engine of {program} (pid {pid}) sent an answer that is not understood"
+                    "{shown} sent an answer that is not understood"
                 )));
             };
-            let of_program = (engine != 0 && instance.is_none()).then_some(pid);
+            let of_program = (engine != 0 && pid != 0 && instance.is_none()).then_some(pid);
             sockets.push(Socket {
                 row,
                 interface: answer.interface.clone(),

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use slipstack_channel::control::{
-    CONTROL_VERSION, ControlError, ControlSocket, Hello, Refusal, Reply, Request, Welcome,
+    CONTROL_VERSION, ControlError, ControlSocket, Hello, Refusal, Reply, Request, Viewer, Welcome,
 };
 use tracing::{Level, debug, enabled, info};
 
@@ -28,6 +28,11 @@ pub(super) fn refuse<T>(
     Err((refusal, message.into()))
 }
 
+/// The sentence for a user who is not the device's.
+pub(super) fn not_permitted(what: &str) -> String {
+    format!("Operation not permitted: only root and the owner of the device may {what}")
+}
+
 impl Server {
     /// Accepts new connections. While there is no descriptor for one, the listening socket is not
     /// polled, because it would wake us again at once.
@@ -41,15 +46,21 @@ impl Server {
                     return;
                 }
             };
-            let is_own = |uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw();
             if let Ok(socket) = ControlSocket::from_fd(fd) {
-                let is_trusted = socket.peer().is_ok_and(|peer| is_own(peer.uid));
-                self.add_connection(socket, is_trusted);
+                self.add_connection(socket, false);
             }
         }
     }
 
-    fn add_connection(&mut self, socket: ControlSocket, is_trusted: bool) {
+    /// Adds a connection of a user who may use the device, or who possesses (`is_passed`) that of
+    /// one who may.
+    fn add_connection(&mut self, socket: ControlSocket, is_passed: bool) {
+        let Ok(peer) = socket.peer() else {
+            self.tally.refused += 1;
+            return;
+        };
+        let viewer = Viewer::of(peer, rustix::process::geteuid().as_raw());
+        let is_trusted = is_passed || viewer.is_operator();
         if !is_trusted {
             self.close_oldest_unauthorised();
         }
@@ -60,6 +71,7 @@ impl Server {
         self.next_connection += 1;
         let connection = Connection {
             socket,
+            viewer,
             is_trusted,
             is_shared: false,
             client: None,

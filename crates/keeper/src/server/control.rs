@@ -7,14 +7,14 @@ use slipstack_channel::control::net::{
     Answer as NetAnswer, Call, Change, Denied, FilterChange, FilterHead, NetworkState, Query,
     VERSION, change_filter,
 };
-use slipstack_channel::control::{Refusal, Reply, add_line, text_file};
+use slipstack_channel::control::{Refusal, Reply, Viewer, add_line, text_file};
 
 use slipstack_device::LinkId;
 use slipstack_stack::Tunable;
 use tracing::info;
 
 use super::Server;
-use super::clients::{Answer, refuse};
+use super::clients::{Answer, not_permitted, refuse};
 use crate::interfaces::untaggable;
 use crate::log::FILTER_TARGET;
 use crate::routes::check_forwarding;
@@ -26,7 +26,7 @@ const LOG_LINES_MAX: usize = 256;
 const LOG_LINE_MAX: usize = 256;
 
 impl Server {
-    pub(super) fn on_call(&mut self, token: u64, call: Call, now: u64) -> Answer {
+    pub(super) fn on_call(&mut self, token: u64, viewer: Viewer, call: Call, now: u64) -> Answer {
         if call.version != VERSION {
             let message = format!(
                 "this keeper speaks version {VERSION} of the control protocol, the command version \
@@ -44,17 +44,16 @@ impl Server {
                 }
                 NetAnswer::Network(self.resources.network.state.clone())
             }
+            Query::Filter { .. } if !viewer.is_operator() => {
+                denied(&not_permitted("read its filter"), None)
+            }
             Query::Filter { known } => {
                 let (head, files) = self.filter_files(known.as_deref())?;
                 return Ok((Reply::Net(Box::new(NetAnswer::Filter(head))), files));
             }
-            Query::SetFilter(changes) if self.may_change(token) => self.set_filter(&changes, now),
-            Query::SetFilter(_) => denied(
-                "Operation not permitted: only root and the owner of the device may change its \
-                 filter",
-                None,
-            ),
-            Query::Programs { from } => return self.programs(from),
+            Query::SetFilter(changes) if viewer.is_operator() => self.set_filter(&changes, now),
+            Query::SetFilter(_) => denied(&not_permitted("change its filter"), None),
+            Query::Programs { from } => return self.programs(from, viewer),
             // Answered when the engines have answered.
             Query::Inquire(_) => {
                 return refuse(
@@ -62,12 +61,8 @@ impl Server {
                     "the query came over another connection",
                 );
             }
-            Query::Set(changes) if self.may_change(token) => self.set(&changes, now),
-            Query::Set(_) => denied(
-                "Operation not permitted: only root and the owner of the device may change its \
-                 network",
-                None,
-            ),
+            Query::Set(changes) if viewer.is_operator() => self.set(&changes, now),
+            Query::Set(_) => denied(&not_permitted("change its network"), None),
         };
         Ok((Reply::Net(Box::new(answer)), Vec::new()))
     }
@@ -83,8 +78,7 @@ impl Server {
     /// Returns whether the client may change the device; that it may use it does not suffice.
     pub(super) fn may_change(&self, token: u64) -> bool {
         let connection = self.connections.get(&token);
-        let peer = connection.and_then(|connection| connection.socket.peer().ok());
-        peer.is_some_and(|peer| [0, rustix::process::geteuid().as_raw()].contains(&peer.uid))
+        connection.is_some_and(|connection| connection.viewer.is_operator())
     }
 
     pub(super) fn set(&mut self, changes: &[Change], now: u64) -> NetAnswer {

@@ -5,19 +5,17 @@ use std::os::fd::OwnedFd;
 use slipstack_channel::control::net::{
     Answer as NetAnswer, Call, EngineIdentity, Inquiry, ProgramIdentity, Query, VERSION,
 };
-use slipstack_channel::control::{DESCRIPTORS_MAX, Refusal, Reply, Request, text_file};
+use slipstack_channel::control::{DESCRIPTORS_MAX, Refusal, Reply, Request, Viewer, text_file};
 
 use slipstack_channel::report::ReportTable;
 
 use super::Server;
-use super::clients::{Answer, refuse};
+use super::clients::{Answer, not_permitted, refuse};
 use super::pending_inquiries::{Engine, PendingInquiry};
 use crate::leases::ClientId;
 
 /// Time that an engine may take.
 const ANSWER_NS: u64 = 2_000_000_000;
-/// Inquiries under way.
-const INQUIRIES_MAX: usize = 64;
 
 impl Server {
     /// Returns the immediate part of the answer; the rest follows.
@@ -34,21 +32,10 @@ impl Server {
         else {
             return Some(request);
         };
-        let connection = self.connections.get(&token);
-        let is_trusted = connection.is_some_and(|it| it.is_trusted);
-        let is_drop = matches!(inquiry, Inquiry::Drop { .. });
-        let asked = match (is_trusted, is_drop && !self.may_change(token)) {
-            (true, false) => self.inquire(token, inquiry, now),
-            (false, _) => Err((
-                Refusal::NotPermitted,
-                "only root may ask this keeper; run the command as root".to_owned(),
-            )),
-            (true, true) => Err((
-                Refusal::NotPermitted,
-                "Operation not permitted: only root and the owner of the device may close \
-                 connections"
-                    .to_owned(),
-            )),
+        let connection = self.connections.get(&token)?;
+        let asked = match (inquiry.right(), connection.viewer) {
+            (Some(what), Viewer::User { .. }) => Err((Refusal::NotPermitted, not_permitted(what))),
+            (_, viewer) => self.inquire((token, viewer), inquiry, now),
         };
         if let Err((refusal, message)) = asked {
             self.tally.refused += 1;
@@ -58,16 +45,16 @@ impl Server {
     }
 
     /// Asks every engine; the answer follows when all have answered, or after two seconds.
-    pub(super) fn inquire(
+    fn inquire(
         &mut self,
-        token: u64,
+        (token, viewer): (u64, Viewer),
         inquiry: Inquiry,
         now: u64,
     ) -> Result<(), (Refusal, String)> {
-        if self.pending_inquiries.all.len() >= INQUIRIES_MAX {
+        let Some(starts_at) = self.pending_inquiries.admit(viewer, now) else {
             let message = "too many inquiries are in progress; try again";
             return Err((Refusal::Exhausted, message.to_owned()));
-        }
+        };
         let text = self.net.answer(now, &inquiry);
         let own = text_file(&text).ok();
         let clients = self.resources.state.leases.clients.iter();
@@ -75,6 +62,7 @@ impl Server {
             let slot = client.slot?;
             Some(Engine {
                 client: id,
+                uid: client.uid,
                 identity: EngineIdentity {
                     slot,
                     pid: client.process.pid,
@@ -91,8 +79,10 @@ impl Server {
         let pending = PendingInquiry {
             id: self.pending_inquiries.last_id,
             token,
+            viewer,
             inquiry,
-            until: now + ANSWER_NS,
+            starts_at,
+            until: starts_at + ANSWER_NS,
             engines: engines.collect(),
             own,
         };
@@ -144,7 +134,9 @@ impl Server {
         for pending in &mut self.pending_inquiries.all {
             let is_there = |it: &Engine| leases.clients.find(it.client).is_some();
             pending.engines.retain(is_there);
-            for engine in pending.engines.iter_mut().filter(|it| !it.has_notice) {
+            let has_begun = pending.starts_at <= now;
+            let unnotified = pending.engines.iter_mut();
+            for engine in unnotified.filter(|it| has_begun && !it.has_notice) {
                 engine.has_notice = net.notify_inquiry(engine.identity.slot);
             }
         }
@@ -170,10 +162,20 @@ impl Server {
         };
         let mut identity = vec![keeper];
         let mut files: Vec<OwnedFd> = pending.own.into_iter().collect();
+        let is_of_sockets = matches!(pending.inquiry, Inquiry::Sockets { .. });
         for engine in pending.engines {
+            let is_shown = engine.identity.instance.is_some() || pending.viewer.may_see(engine.uid);
+            let identified = match is_of_sockets && !is_shown {
+                true => EngineIdentity {
+                    pid: 0,
+                    program: String::new(),
+                    ..engine.identity
+                },
+                false => engine.identity,
+            };
             identity.push(EngineIdentity {
                 has_answered: engine.answer.is_some(),
-                ..engine.identity
+                ..identified
             });
             files.extend(engine.answer);
         }
@@ -191,10 +193,12 @@ impl Server {
         }
     }
 
-    /// The tables in which programs describe their sockets, as many as one message takes.
-    pub(super) fn programs(&self, from: usize) -> Answer {
+    /// The tables in which the viewer's programs describe their sockets, as many as one message
+    /// takes.
+    pub(super) fn programs(&self, from: usize, viewer: Viewer) -> Answer {
         let clients = self.resources.state.leases.clients.iter();
-        let identity = clients.filter_map(|(id, client)| {
+        let seen = clients.filter(|(_, client)| viewer.may_see(client.uid));
+        let identity = seen.filter_map(|(id, client)| {
             let table = self.reports.get(&id)?;
             let identity = ProgramIdentity {
                 pid: client.process.pid,

@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::os::fd::{OwnedFd, RawFd};
 
-use slipstack_channel::control::ControlSocket;
+use slipstack_channel::control::{ControlSocket, Viewer};
 use slipstack_channel::report::ReportTable;
 use slipstack_device::iface::InterfaceWatch;
 use slipstack_device::{Device, RxMeta, Steering};
@@ -75,6 +75,7 @@ pub enum Ended {
 /// One control connection.
 struct Connection {
     socket: ControlSocket,
+    viewer: Viewer,
     /// May use the device: root, the keeper's user, or by possession.
     is_trusted: bool,
     /// Inherited by children; see `Hello::is_shared`.

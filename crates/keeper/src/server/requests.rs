@@ -17,14 +17,14 @@ use crate::random::random_u64;
 use crate::steer::{self, OwnedFlow};
 
 use super::Server;
-use super::clients::{Answer, refuse};
+use super::clients::{Answer, not_permitted, refuse};
 
 /// Channel regions of one client: one per engine of a program, one per program of an instance.
 const REGIONS_PER_CLIENT_MAX: usize = 1024;
 
 impl Server {
     /// Handles all requests but the greeting. Unauthorised connections may only send their
-    /// greeting.
+    /// greeting, and ask.
     pub(super) fn on_request(
         &mut self,
         token: u64,
@@ -35,15 +35,13 @@ impl Server {
         let Some(connection) = self.connections.get(&token) else {
             return refuse(Refusal::Unknown, "the connection is gone");
         };
-        if !connection.is_trusted {
-            return refuse(
-                Refusal::NotPermitted,
-                "only root may ask this keeper; run the command as root",
-            );
+        if !connection.is_trusted && !request.is_open_to_all() {
+            return refuse(Refusal::NotPermitted, not_permitted("do this"));
         }
+        let viewer = connection.viewer;
         match (request, connection.client) {
-            (Request::Status, _) => Ok((self.status(), Vec::new())),
-            (Request::Why { pid }, _) => self.why(pid),
+            (Request::Status, _) => Ok((self.status(viewer), Vec::new())),
+            (Request::Why { pid }, _) => self.why(pid, viewer),
             (Request::Network, _) => {
                 let network = self.resources.network.state.in_force();
                 Ok((Reply::Network(Box::new(network)), Vec::new()))
@@ -54,7 +52,7 @@ impl Server {
                     false => Ok((Reply::Done, Vec::new())),
                 }
             }
-            (Request::Net(call), _) => self.on_call(token, call, now),
+            (Request::Net(call), _) => self.on_call(token, viewer, call, now),
             (Request::Stop { is_forced }, _) => self.on_stop(is_forced),
             (Request::Resolve { address }, _) => Ok((
                 Reply::Neighbour {

@@ -1,11 +1,12 @@
 //! The replies of `status` and `why`.
 
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 
 use slipstack_channel::control::net::Interface;
 use slipstack_channel::control::{
     DeviceReport, EngineReport, InterfaceReport, PortReport, ProgramReport, Refusal, Reply,
-    SocketReport, StatusReport, WhyReport,
+    SocketReport, StatusReport, Viewer, WhyReport, of_another_user,
 };
 
 use crate::directory;
@@ -31,13 +32,13 @@ fn further(port: &Interface) -> InterfaceReport {
 }
 
 impl Server {
-    pub(super) fn status(&self) -> Reply {
+    pub(super) fn status(&self, viewer: Viewer) -> Reply {
         let leases = &self.resources.state.leases;
         let programs: Vec<ProgramReport> = leases
             .clients
             .iter()
             .take(PROGRAMS_MAX)
-            .map(|(id, client)| self.program(id, client, SOCKETS_MAX))
+            .map(|(id, client)| self.program(id, client, SOCKETS_MAX).shown_to(viewer))
             .collect();
         let engines: Vec<EngineReport> = leases
             .clients
@@ -52,7 +53,7 @@ impl Server {
             engines,
             programs,
             instances: Vec::new(),
-            ports: self.ports(),
+            ports: self.ports(viewer),
             orphans: self.net.orphans() as u32,
             counters: self.counters(),
         };
@@ -102,6 +103,7 @@ impl Server {
             slot: client.slot,
             instance: client.instance.clone(),
             sockets: self.sockets(id, client, sockets_max),
+            is_concealed: false,
         }
     }
 
@@ -160,25 +162,25 @@ impl Server {
             .map(|(_, region)| region)
     }
 
-    fn ports(&self) -> Vec<PortReport> {
+    /// Returns the ports that are listened on, with those processes that the viewer may see.
+    fn ports(&self, viewer: Viewer) -> Vec<PortReport> {
         let leases = &self.resources.state.leases;
         let mut ports: Vec<PortReport> = Vec::new();
         for listener in leases.listeners.iter() {
             let protocol = listener.protocol;
-            let pid = leases
-                .clients
-                .find(listener.client)
-                .map_or(0, |client| client.process.pid);
+            let client = leases.clients.find(listener.client);
+            let client = client.filter(|client| viewer.may_see(client.uid));
+            let pid = client.map(|client| client.process.pid);
             let same = |p: &&mut PortReport| {
                 p.protocol == protocol && p.port == listener.port && p.address == listener.address
             };
             match ports.iter_mut().find(same) {
-                Some(port) => port.pids.push(pid),
+                Some(port) => port.pids.extend(pid),
                 None => ports.push(PortReport {
                     protocol,
                     port: listener.port,
                     address: listener.address,
-                    pids: vec![pid],
+                    pids: pid.into_iter().collect(),
                 }),
             }
         }
@@ -207,16 +209,25 @@ impl Server {
         own.chain(self.net.counters()).collect()
     }
 
-    pub(super) fn why(&self, pid: u32) -> Answer {
+    pub(super) fn why(&self, pid: u32, viewer: Viewer) -> Answer {
+        let process = std::path::PathBuf::from(format!("/proc/{pid}"));
+        let owner = std::fs::metadata(&process).ok().map(|about| about.uid());
         let clients = &self.resources.state.leases.clients;
         let of_process = || {
             clients
                 .iter()
                 .filter(|(_, client)| client.process.pid == pid)
         };
+        let mut owners = of_process().map(|(_, client)| client.uid);
+        if !owners
+            .next()
+            .or(owner)
+            .is_none_or(|uid| viewer.may_see(uid))
+        {
+            return refuse(Refusal::NotPermitted, of_another_user(pid));
+        }
         let first = of_process().find(|(id, _)| self.reports.contains_key(id));
         let Some((id, client)) = first.or_else(|| of_process().last()) else {
-            let process = std::path::PathBuf::from(format!("/proc/{pid}"));
             let why = match has_library(&process) {
                 true => "it was started with slipstack run, and has not used the network yet",
                 false if !process.exists() => "there is no such process",

@@ -36,6 +36,20 @@ pub enum Inquiry {
     },
 }
 
+impl Inquiry {
+    /// Returns the right that it takes, of which only root and the owner of the device have any;
+    /// `None`: every user may ask it.
+    #[must_use]
+    pub fn right(&self) -> Option<&'static str> {
+        match self {
+            Inquiry::Sockets { .. } | Inquiry::Counters | Inquiry::Tunables => None,
+            Inquiry::Drop { .. } => Some("close connections"),
+            Inquiry::FilterCounts | Inquiry::FilterStates => Some("read its filter"),
+            Inquiry::ZeroFilter { .. } => Some("change its filter"),
+        }
+    }
+}
+
 /// Matches of a rule of the packet filter in an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterCountRow {
@@ -67,6 +81,8 @@ pub struct FilterStateRow {
 pub struct EngineIdentity {
     /// Slot of the device; 0 is the keeper's own stack.
     pub slot: u16,
+    /// 0, and the program's name empty: a program of another user, which the asking one does not
+    /// learn beside sockets.
     pub pid: u32,
     pub program: String,
     /// Name of the instance; `None`: in the program.
