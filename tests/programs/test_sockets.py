@@ -68,6 +68,12 @@ def filters_choose_among_the_sockets_of_several_programs(world):
 def connections_are_dropped_one_by_one_and_by_common_properties(world):
     server = world.stack(*world.program("aborted.py"), 8000)
     world.wait_port(8000, process=server)
+    # Both tell of what happens from now on.
+    command = [*world.stack_ns.prefix(), str(world.slipstack)]
+    ends = world.process([*command, "ss", "-tEip", "--run-dir", str(world.run_dir)])
+    status = [*command, "status", "--watch", "0.1", "--json", "--run-dir", str(world.run_dir)]
+    status = world.process(status)
+    until(lambda: "PEER ADDRESS" in ends.output() and status.output(), 10, "they watch")
     clients = [world.connect(8000) for _ in range(6)]
     for client in clients:
         client.sendall(b"a")
@@ -104,6 +110,17 @@ def connections_are_dropped_one_by_one_and_by_common_properties(world):
     with world.connect(8000) as client:
         client.sendall(b"c")
         assert client.recv(1) == b"c"
+        clients.append(client)
+        names = [name_of(client) for client in clients]
+    until(lambda: names[-1] in ends.output(), 10, "the end of the last connection")
+    lines = [line for line in ends.output().splitlines() if line.startswith("UNCONN")]
+    assert all(sum(name in line for line in lines) == 1 for name in names), (names, lines)
+    assert "bytes_received:1 " in ends.output() and not ends.errors(), ends.tail()
+    counts = lambda: [
+        sum(engine["flows"] for engine in json.loads(line)[0]["engines"])
+        for line in status.output().splitlines()
+    ]
+    until(lambda: max(counts()) > 1 and counts()[-1] == 0, 10, "the status follows")
     nothing = world.admin("drop")
     assert nothing.wait(10) == 1 and "which connections?" in nothing.errors()
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::ArgMatches;
 use serde::Serialize;
@@ -14,10 +15,14 @@ use slipstack_config::Settings;
 
 use crate::failure::Failure;
 use crate::given::settings;
-use crate::output::{print, say, table};
+use crate::output::{is_printed, print, say, table};
 
 pub fn status(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (_, settings) = settings(matches)?;
+    if let Some(interval) = matches.get_one::<Duration>("watch") {
+        watch(&settings, *interval, matches.get_flag("json"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let reports = admin::status(&settings).map_err(|error| Failure::new(error.to_string()))?;
     let abandoned = admin::abandoned(&settings).unwrap_or_default();
     for error in &abandoned {
@@ -33,6 +38,32 @@ pub fn status(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         print(&texts.join("\n"))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the status again whenever it has changed, until the command is ended.
+fn watch(settings: &Settings, interval: Duration, is_json: bool) -> Result<(), Failure> {
+    let mut shown = String::new();
+    loop {
+        let reports = admin::status(settings);
+        // A keeper may end while it answers: its successor or nobody answers the next time.
+        let reports = match shown.is_empty() {
+            true => reports.map_err(|error| Failure::new(error.to_string()))?,
+            false => reports.unwrap_or_default(),
+        };
+        let text = match (is_json, reports.is_empty()) {
+            (true, _) => {
+                let line = serde_json::to_string(&reports);
+                line.map_err(|error| Failure::new(error.to_string()))? + "\n"
+            }
+            (false, true) => "nothing runs on Slipstack\n\n".to_owned(),
+            (false, false) => reports.iter().map(|it| status_text(it) + "\n").collect(),
+        };
+        if text != shown && !is_printed(&text)? {
+            return Ok(());
+        }
+        shown = text;
+        std::thread::sleep(interval);
+    }
 }
 
 /// Names stacks of other network namespaces, if there is none in this one.

@@ -208,8 +208,25 @@ fn keeper_command() -> Command {
 fn status_command() -> Command {
     let command = Command::new("status")
         .about("List devices, engines, programs and sockets")
-        .after_help("Examples:\n  slipstack status\n  slipstack status --json | jq '.[].programs'")
-        .arg(json_argument());
+        .after_help(
+            "Examples:\n  \
+             slipstack status\n  \
+             slipstack status --json | jq '.[].programs'\n  \
+             slipstack status --watch 5",
+        )
+        .arg(json_argument())
+        .arg(
+            Arg::new("watch")
+                .long("watch")
+                .value_name("SECONDS")
+                .num_args(0..=1)
+                .default_missing_value("1")
+                .value_parser(counters::seconds)
+                .help(
+                    "Print it again whenever it has changed, looking at this interval (default 1); \
+                     with --json a line each time",
+                ),
+        );
     with_options(command, &[Scope::All])
 }
 

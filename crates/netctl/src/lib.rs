@@ -32,6 +32,6 @@ pub use slipstack_terms::{
 };
 pub use slipstack_wire::{LinkId, zone};
 pub use sockets::{
-    Comparison, EngineIdentity, Expression, Figures, Filter, FilterCountRow, FilterStateRow,
-    Inquiry, ProgramIdentity, Side, SocketRow, SyntaxError, parse_filter,
+    Comparison, EndedRow, EngineIdentity, Expression, Figures, Filter, FilterCountRow,
+    FilterStateRow, Inquiry, ProgramIdentity, Side, SocketRow, SyntaxError, parse_filter,
 };

@@ -10,7 +10,7 @@ use crate::filter::{FilterChange, FilterHead};
 use crate::sockets::{EngineIdentity, Inquiry, ProgramIdentity};
 
 /// Version of this protocol. A keeper refuses another one and names its own.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The envelope that distinguishes these messages from others on the same socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

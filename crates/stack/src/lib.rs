@@ -96,7 +96,9 @@ pub use slipstack_network::{
 pub use slipstack_terms::{Learnt, LearntAddress, Redirected, RouteRefusal, SocketState, TcpInfo};
 pub use stack::Stack;
 pub use stray::{datagram_frames, stray_frame};
-pub use tcp::{ConnectionImage, HalfOpenImage, IDLE_BYTES, Progress, TimeWaitImage};
+pub use tcp::{
+    ConnectionImage, EndedConnection, HalfOpenImage, IDLE_BYTES, Progress, TimeWaitImage,
+};
 pub use time::Instant;
 pub use traffic::LinkTraffic;
 pub use tunable::{Effect, Tunable};

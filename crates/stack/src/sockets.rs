@@ -14,7 +14,7 @@ use slipstack_terms::TcpInfo;
 
 use crate::bound::Bound;
 use crate::effects::ConnectionOrigin;
-use crate::tcp::{ConnectionImage, HalfOpenImage, TimeWaitImage};
+use crate::tcp::{ConnectionImage, EndedConnection, HalfOpenImage, TimeWaitImage};
 use crate::time::Instant;
 
 impl Stack {
@@ -301,6 +301,16 @@ impl Stack {
     /// Own and peer's address of every half-open connection.
     pub fn tcp_half_open(&self) -> Vec<(SocketAddr, SocketAddr)> {
         self.tcp.half_open()
+    }
+
+    /// Keeps connections that end before `until` for [`Stack::tcp_ended_since`].
+    pub fn tcp_watch_ended(&mut self, until: Instant) {
+        self.tcp.ended_mut().watch(until);
+    }
+
+    /// Returns the last connections that have ended, those from `at` on, in order.
+    pub fn tcp_ended_since(&self, at: Instant) -> impl Iterator<Item = &EndedConnection> {
+        self.tcp.ended().since(at)
     }
 
     /// Number of connections that may wait at a listener.

@@ -15,6 +15,7 @@ pub mod traffic;
 use clap::Command;
 
 pub use interfaces::{Counted, of_interfaces};
+pub use meter::seconds;
 
 /// The commands that show the counters of engines.
 pub fn commands() -> [Command; 4] {

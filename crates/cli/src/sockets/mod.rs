@@ -4,6 +4,7 @@
 mod absent;
 mod details;
 pub mod drop;
+mod ended;
 pub mod netstat;
 mod routes;
 pub mod ss;

@@ -10,7 +10,7 @@ use slipstack_config::Settings;
 
 use super::details::{extended, internal, memory};
 use super::summary::Summary;
-use super::{Socket, ask, engine, flag, is_set, json, port_of, print_json, sockets};
+use super::{Socket, ask, ended, engine, flag, is_set, json, port_of, print_json, sockets};
 use crate::failure::Failure;
 use crate::output::{print, table};
 
@@ -27,7 +27,8 @@ pub fn command() -> Command {
             (= != < <= > >=) with and, or, not and parentheses. -K closes the connections that the \
             filter\n\
             names, TIME-WAIT and half-open ones among them: RST to the peer, ECONNABORTED to the \
-            program.",
+            program.\n\
+            -E lists TCP connections as they end: the last 1024 of each engine between two looks.",
         )
         .after_help(
             "Examples:\n  \
@@ -35,6 +36,7 @@ pub fn command() -> Command {
              slipstack ss -tip state established dst 10.0.0.0/8\n  \
              slipstack ss -ltnp '( sport = :80 or sport = :443 )'\n  \
              slipstack ss -t --json\n  \
+             slipstack ss -tEi dst 10.0.0.9\n  \
              slipstack ss -K dst 10.0.0.9 dport = :5000",
         )
         .args([
@@ -66,6 +68,7 @@ pub fn command() -> Command {
                 'K',
                 "Close the connections that the filter names, and list them",
             ),
+            events(),
             flag("headless", 'H', "Without the line of headings"),
             flag("v4", '4', "IPv4 only"),
             flag("v6", '6', "IPv6 only"),
@@ -77,6 +80,14 @@ pub fn command() -> Command {
                 .num_args(0..)
                 .help("States and conditions"),
         )
+}
+
+fn events() -> Arg {
+    let help = "Connections as they end, until Ctrl-C; with --json an object a line";
+    let others = ["listening", "kill", "summary"];
+    flag("events", 'E', help)
+        .long("events")
+        .conflicts_with_all(others)
 }
 
 /// The filter that the options and the words make.
@@ -98,13 +109,19 @@ pub fn filter_of(matches: &ArgMatches, default: u16) -> Result<Filter, Failure> 
 
 pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let listening = SocketState::Listen.bit() | SocketState::Closed.bit();
-    let has_all = is_set(matches, "all") || is_set(matches, "summary");
+    let has_all = ["all", "summary", "events"]
+        .iter()
+        .any(|name| is_set(matches, name));
     let default = match (has_all, is_set(matches, "listening")) {
         (true, _) => Filter::STATES_ALL,
         (false, true) => listening,
         (false, false) => Filter::STATES_CONNECTED,
     };
     let filter = filter_of(matches, default)?;
+    if is_set(matches, "events") {
+        ended::watch(settings, &filter, matches)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let slot = matches.get_one::<u16>("engine").copied();
     let found = match is_set(matches, "kill") {
         true if slot.is_some() => {
@@ -130,11 +147,13 @@ pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failur
     if matches.get_flag("json") {
         return print_json(&found);
     }
-    print(&text(&found, &filter, matches))?;
+    let has_head = !is_set(matches, "headless");
+    print(&text(&found, (&filter, has_head), matches))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(found: &[Socket], filter: &Filter, matches: &ArgMatches) -> String {
+/// The table of these sockets, whose kinds a filter selects.
+pub fn text(found: &[Socket], (filter, has_head): (&Filter, bool), matches: &ArgMatches) -> String {
     let has_net_id = filter.has_tcp && filter.has_udp;
     let rows: Vec<Vec<String>> = found
         .iter()
@@ -156,7 +175,7 @@ fn text(found: &[Socket], filter: &Filter, matches: &ArgMatches) -> String {
     let mut lines = lines.lines();
     let mut text = String::new();
     let head = lines.next().unwrap_or_default();
-    if !is_set(matches, "headless") {
+    if has_head {
         text.push_str(head);
         text.push('\n');
     }

@@ -7,6 +7,8 @@
 pub(crate) mod pending;
 mod rows;
 
+use std::time::Duration;
+
 use slipstack_channel::control::add_line;
 use slipstack_channel::control::net::{Filter, FilterCountRow, FilterStateRow, Inquiry, SocketRow};
 use slipstack_channel::{SockId, SocketState, Transport};
@@ -19,6 +21,8 @@ use crate::views::link_rows;
 use pending::{Part, PendingInquiry};
 use rows::{Subject, end, row, subjects};
 
+/// Time for which ended connections are remembered after an inquiry about them.
+const WATCH: Duration = Duration::from_secs(2);
 /// Sockets processed in one turn.
 const ROWS_PER_TURN: usize = 512;
 
@@ -36,13 +40,10 @@ impl Engine {
         let asked = self.ports.as_ref().and_then(|ports| ports.next_inquiry());
         self.pending_inquiry = asked.map(|asked| {
             let left = match &asked.inquiry {
-                Inquiry::Counters
-                | Inquiry::FilterCounts
-                | Inquiry::FilterStates
-                | Inquiry::Tunables
-                | Inquiry::ZeroFilter { .. } => Vec::new(),
                 Inquiry::Sockets { .. } => self.parts(now, true),
                 Inquiry::Drop { .. } => self.parts(now, false),
+                // Answered as a whole.
+                _ => Vec::new(),
             };
             Box::new(PendingInquiry {
                 asked,
@@ -82,13 +83,8 @@ impl Engine {
     fn finish_inquiry(&mut self, mut pending_inquiry: PendingInquiry) {
         match &pending_inquiry.asked.inquiry {
             Inquiry::Counters => pending_inquiry.text = counters_text(&self.counter_rows()),
-            Inquiry::FilterCounts => pending_inquiry.text = filter_text(&self.stack),
-            Inquiry::Tunables => pending_inquiry.text = tunables_text(&self.stack),
-            Inquiry::FilterStates => pending_inquiry.text = states_text(&self.stack, self.env.now),
-            Inquiry::ZeroFilter { ids, is_log_only } => {
-                self.stack.zero_filter(ids.as_deref(), *is_log_only);
-            }
             Inquiry::Sockets { .. } | Inquiry::Drop { .. } => {}
+            other => pending_inquiry.text = whole_text(&mut self.stack, self.env.now, other),
         }
         if let Some(ports) = &self.ports {
             ports.answer_inquiry(pending_inquiry.asked.id, &pending_inquiry.text);
@@ -102,11 +98,7 @@ impl Engine {
                 has_figures,
             } => (filter, *has_figures, false),
             Inquiry::Drop { filter } => (filter, false, true),
-            Inquiry::Counters
-            | Inquiry::FilterCounts
-            | Inquiry::FilterStates
-            | Inquiry::Tunables
-            | Inquiry::ZeroFilter { .. } => return,
+            _ => return,
         };
         let row = match part {
             Part::OfStack(subject) => self.stack_row(now, &subject, has_figures),
@@ -202,19 +194,48 @@ pub fn answer_of_stack(
             let rows: Vec<(String, u64)> = rows.filter(|(_, value)| *value > 0).collect();
             return counters_text(&rows);
         }
-        Inquiry::FilterCounts => return filter_text(stack),
-        Inquiry::Tunables => return tunables_text(stack),
-        Inquiry::FilterStates => return states_text(stack, now),
-        Inquiry::ZeroFilter { ids, is_log_only } => {
-            stack.zero_filter(ids.as_deref(), *is_log_only);
-            return text;
-        }
+        other => return whole_text(stack, now, other),
     };
     for subject in subjects(stack, now) {
         let row = row(stack, now, &subject, has_figures).filter(|row| filter.matches(row));
         if let Some(row) = row
             && (!is_end || end(stack, now, &subject, fx))
         {
+            add_line(&mut text, &row);
+        }
+    }
+    text
+}
+
+/// Answers an inquiry that the stack answers alone and as a whole.
+fn whole_text(stack: &mut Stack, now: Instant, inquiry: &Inquiry) -> Vec<u8> {
+    match inquiry {
+        Inquiry::FilterCounts => filter_text(stack),
+        Inquiry::Tunables => tunables_text(stack),
+        Inquiry::FilterStates => states_text(stack, now),
+        Inquiry::ZeroFilter { ids, is_log_only } => {
+            stack.zero_filter(ids.as_deref(), *is_log_only);
+            Vec::new()
+        }
+        Inquiry::Ended {
+            filter,
+            has_figures,
+            age_ms,
+        } => {
+            stack.tcp_watch_ended(now + WATCH);
+            let age = Duration::from_millis((*age_ms).into());
+            let since = Instant(now.as_nanos().saturating_sub(age.as_nanos() as u64));
+            ended_text(stack, since, filter, *has_figures)
+        }
+        Inquiry::Counters | Inquiry::Sockets { .. } | Inquiry::Drop { .. } => Vec::new(),
+    }
+}
+
+fn ended_text(stack: &Stack, since: Instant, filter: &Filter, has_figures: bool) -> Vec<u8> {
+    let mut text = Vec::new();
+    for it in stack.tcp_ended_since(since) {
+        let row = rows::ended(it, has_figures);
+        if filter.matches(&row.row) {
             add_line(&mut text, &row);
         }
     }

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use slipstack_channel::SocketState;
-use slipstack_channel::control::net::{Figures, SocketRow};
+use slipstack_channel::control::net::{EndedRow, Figures, SocketRow};
 use slipstack_stack::ConnId;
-use slipstack_stack::{Effects, Instant, Stack, TcpInfo};
+use slipstack_stack::{Effects, EndedConnection, Instant, Stack, TcpInfo};
 
 /// TIME-WAIT entries in one answer at most.
 const TIME_WAITS_MAX: usize = 1 << 20;
@@ -63,16 +63,36 @@ pub fn row(stack: &Stack, now: Instant, subject: &Subject, has_figures: bool) ->
         }
         Subject::Connection(conn) => {
             let info = stack.tcp_info(now, conn)?;
-            let (local, remote) = stack.tcp_endpoints(conn)?;
-            let last = info.last_data_sent_ms.min(info.last_data_recv_ms);
             Some(SocketRow {
-                idle_ms: Some(last.min(info.last_ack_recv_ms).into()),
                 rcvbuf: Some(stack.tcp_rcvbuf(conn).into()),
                 sndbuf: Some(stack.tcp_sndbuf(conn).into()),
-                figures: has_figures.then(|| Box::new(figures(&info))),
-                ..SocketRow::between(info.state, local, Some(remote))
+                ..connection(&info, stack.tcp_endpoints(conn)?, has_figures)
             })
         }
+    }
+}
+
+fn connection(
+    info: &TcpInfo,
+    (local, remote): (SocketAddr, SocketAddr),
+    has_figures: bool,
+) -> SocketRow {
+    let last = info.last_data_sent_ms.min(info.last_data_recv_ms);
+    SocketRow {
+        idle_ms: Some(last.min(info.last_ack_recv_ms).into()),
+        figures: has_figures.then(|| Box::new(figures(info))),
+        ..SocketRow::between(info.state, local, Some(remote))
+    }
+}
+
+/// Returns the row of a connection that has ended.
+pub fn ended(it: &EndedConnection, has_figures: bool) -> EndedRow {
+    EndedRow {
+        number: it.number,
+        row: SocketRow {
+            state: SocketState::Closed,
+            ..connection(&it.info, (it.local, it.remote), has_figures)
+        },
     }
 }
 

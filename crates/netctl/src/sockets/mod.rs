@@ -18,6 +18,13 @@ pub use parse::{SyntaxError, parse_filter};
 pub enum Inquiry {
     /// The sockets that match a filter, a [`SocketRow`] as JSON in each line.
     Sockets { filter: Filter, has_figures: bool },
+    /// The matching connections that have ended within this time, an [`EndedRow`] as JSON in each
+    /// line. The engines remember them for two seconds more; without such an inquiry they do not.
+    Ended {
+        filter: Filter,
+        has_figures: bool,
+        age_ms: u32,
+    },
     /// Closes the matching connections: RST to the peer, ECONNABORTED to the program.
     Drop { filter: Filter },
     /// Every counter that is not zero, a pair as JSON in each line.
@@ -42,7 +49,10 @@ impl Inquiry {
     #[must_use]
     pub fn right(&self) -> Option<&'static str> {
         match self {
-            Inquiry::Sockets { .. } | Inquiry::Counters | Inquiry::Tunables => None,
+            Inquiry::Sockets { .. }
+            | Inquiry::Ended { .. }
+            | Inquiry::Counters
+            | Inquiry::Tunables => None,
             Inquiry::Drop { .. } => Some("close connections"),
             Inquiry::FilterCounts | Inquiry::FilterStates => Some("read its filter"),
             Inquiry::ZeroFilter { .. } => Some("change its filter"),
@@ -123,6 +133,15 @@ pub struct SocketRow {
     pub sndbuf: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figures: Option<Box<Figures>>,
+}
+
+/// A connection that has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EndedRow {
+    /// Counts the engine's ended connections while they are watched; a gap are forgotten ones.
+    pub number: u64,
+    /// As it was when it ended; its state is closed.
+    pub row: SocketRow,
 }
 
 impl SocketRow {

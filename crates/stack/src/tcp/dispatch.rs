@@ -307,6 +307,9 @@ impl Tcp {
         };
         let id = conn.id;
         let hash = u64::from(conn.hash);
+        if self.ended.is_watched() {
+            self.ended.note(now, conn, &cx.config.tcp);
+        }
         match verdict {
             Verdict::TimeWait => {
                 let until = now.plus_nanos(nanos(cx.config.tcp.time_wait));

@@ -6,6 +6,7 @@ use core::net::SocketAddr;
 use slipstack_wire::tcp::TcpSegment;
 
 use super::Tcp;
+use super::ended::Ended;
 use super::flow::{FlowKey, FlowState};
 use super::output::control;
 use super::phase::Phase;
@@ -44,6 +45,15 @@ impl Tcp {
         let mut time_waits = self.time_waits.entries.iter();
         conns.any(|(_, conn)| is_there(&conn.key))
             || time_waits.any(|(_, entry)| is_there(&entry.key))
+    }
+
+    /// The connections that have ended, while they are watched.
+    pub fn ended(&self) -> &Ended {
+        &self.ended
+    }
+
+    pub fn ended_mut(&mut self) -> &mut Ended {
+        &mut self.ended
     }
 
     pub fn backlog(&self, id: ListenerId) -> u32 {

@@ -38,6 +38,7 @@ mod cookie_open;
 mod delivery;
 mod dispatch;
 mod ecn;
+mod ended;
 mod establish;
 mod fast_open;
 mod figures;
@@ -93,6 +94,7 @@ use alloc::vec::Vec;
 
 use connection::Connection;
 use cookie::CookieJar;
+pub use ended::{Ended, EndedConnection};
 use fast_open::{CookieKeys, ServerCache};
 pub(crate) use flow::FlowKey;
 use flow::{Demux, FlowHasher, FlowState};
@@ -140,6 +142,7 @@ pub struct Tcp {
     challenges: RateLimit,
     resets: RateLimit,
     orphans: u32,
+    ended: Ended,
     /// For connections that begin to send.
     #[expect(
         clippy::vec_box,
@@ -180,6 +183,7 @@ impl Tcp {
             challenges: RateLimit::new(tcp.challenge_acks_per_second, now),
             resets: RateLimit::new(tcp.resets_per_second, now),
             orphans: 0,
+            ended: Ended::default(),
             flights: Vec::new(),
             checks_hops: false,
         }

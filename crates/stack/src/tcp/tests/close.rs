@@ -1,7 +1,7 @@
 //! RFC 9293 3.6 and 3.10.4: every way to end.
 
 use super::harness::*;
-use crate::{CloseMode, Counter, Event};
+use crate::{CloseMode, Counter, Event, Instant, ListenerId};
 use alloc::vec::Vec;
 use slipstack_wire::tcp_options::TcpOptions;
 
@@ -227,4 +227,43 @@ fn the_ack_of_a_fin_rides_on_our_own() {
     close(&mut world);
     let fin = world.only();
     assert_eq!((fin.is(FIN), fin.header.ack), (true, world.seq));
+}
+
+#[test]
+fn connections_that_end_are_remembered_while_they_are_watched() {
+    fn end(world: &mut World, listener: ListenerId) {
+        world.accept(TcpOptions::default());
+        world.peer(RST | ACK, &[]);
+        assert!(world.is_released());
+        world.stack.tcp_accepted(listener, 1);
+        world.clear();
+        world.now.0 += MS;
+    }
+    let numbers = |world: &World, at| -> Vec<u64> {
+        let ended = world.stack.tcp_ended_since(at);
+        ended.map(|it| it.number).collect()
+    };
+    let mut world = World::new(config());
+    let listener = world.listen();
+    let start = world.now;
+    end(&mut world, listener);
+    assert!(numbers(&world, start).is_empty());
+    world.stack.tcp_watch_ended(Instant(world.now.0 + SECOND));
+    end(&mut world, listener);
+    let second = world.now;
+    end(&mut world, listener);
+    assert_eq!(numbers(&world, start), [1, 2]);
+    assert_eq!(numbers(&world, second), [2]);
+    let ended = world.stack.tcp_ended_since(second).next().unwrap();
+    assert_eq!((ended.local.port(), ended.remote), (PORT, peer()));
+    // Nobody has asked again.
+    world.now.0 += 2 * SECOND;
+    end(&mut world, listener);
+    assert!(numbers(&world, start).is_empty());
+    // Of many the last ones are there.
+    world
+        .stack
+        .tcp_watch_ended(Instant(world.now.0 + 60 * SECOND));
+    (0..1030).for_each(|_| end(&mut world, listener));
+    assert_eq!(numbers(&world, start), (9..=1032).collect::<Vec<u64>>());
 }
