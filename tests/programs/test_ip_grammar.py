@@ -55,6 +55,21 @@ def scripts_read_what_ip_prints(world):
     assert by_mark[:7] == ["8.8.8.8", "via", "10.10.0.1", "dev", "eth2", "table", "10"]
     by_source = get("8.8.8.8", "from", "10.10.0.2")
     assert by_source[:5] == ["8.8.8.8", "from", "10.10.0.2", "via", "10.10.0.1"]
+    run(world, "rule", "add", "ipproto", "tcp", "dport", "443", "table", "10", "pref", "900")
+    run(world, "rule", "add", "ipproto", "udp", "sport", "1-9", "prohibit", "pref", "901")
+    rules = run(world, "rule", "show").splitlines()
+    assert "900:\tfrom all ipproto tcp dport 443 lookup 10" in map(str.rstrip, rules), rules
+    assert "901:\tfrom all ipproto udp sport 1-9 prohibit" in map(str.rstrip, rules), rules
+    told = {it["priority"]: it for it in json.loads(run(world, "-j", "rule", "show"))}
+    assert told[900]["ipproto"] == "tcp" and told[900]["dport"] == 443, told
+    assert told[901]["sport_start"] == 1 and told[901]["sport_end"] == 9, told
+    by_port = get("8.8.8.8", "ipproto", "tcp", "dport", "443")
+    assert by_port[:3] == ["8.8.8.8", "via", "10.10.0.1"], by_port
+    assert get("10.77.0.1", "ipproto", "tcp", "dport", "80")[1:3] == ["dev", "eth1"]
+    why = refusal(world, "route", "get", "10.77.0.1", "ipproto", "udp", "sport", "5")
+    assert "Permission denied" in why, why
+    for preference in ("900", "901"):
+        run(world, "rule", "del", "pref", preference)
     assert get("10.10.0.2")[0] == "local"
     told = json.loads(run(world, "-j", "-p", "-s", "link", "show", "eth1"))[0]
     assert told["stats64"]["rx"]["packets"] > 0 or world.mode == "kernel", told

@@ -183,6 +183,7 @@ fn rule(spec: &RuleSpec, state: &NetworkState) -> impl Iterator<Item = RuleEntry
         to: spec.to,
         mark: spec.mark,
         tos: spec.tos,
+        carried: spec.carried,
         input,
         output: spec.output.as_ref().map(|name| link_named(state, name)),
         is_not: spec.is_not,

@@ -171,13 +171,15 @@ impl Policy {
     fn is_behind_table(&self, ip: IpAddr, asker: Asker) -> bool {
         let is_v6 = ip.is_ipv6();
         let is_default = |table: u32| self.defaults.contains(&(table, is_v6));
-        // The engine decides by the type of service and the link, which a call may still set.
+        // The engine decides by the type of service, the ports and the link, which a call may
+        // still set.
         let is_named = |rule: &RuleEntry| {
             let query = RuleQuery {
                 from: None,
                 to: ip,
                 mark: asker.mark,
                 tos: rule.tos.unwrap_or(0),
+                carried: rule.carried.first(),
                 input: RuleInput::Own,
                 output: rule.output,
             };

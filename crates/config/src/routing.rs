@@ -4,7 +4,7 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use slipstack_terms::RouteRefusal;
+use slipstack_terms::{CarriedRange, RouteRefusal, parse_ports, parse_protocol};
 
 /// Linux's main table.
 const MAIN: u32 = 254;
@@ -53,6 +53,8 @@ pub struct RuleSpec {
     pub mark: Option<(u32, u32)>,
     /// The type of service, without the bits of ECN.
     pub tos: Option<u8>,
+    /// The protocol and the ports.
+    pub carried: CarriedRange,
     /// The interface by which packets come that are to be passed on; "lo" stands for the stack's
     /// own.
     pub input: Option<String>,
@@ -88,8 +90,8 @@ fn each<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, Stri
         None => Err(
             "a route such as 10.1.0.0/16,via=10.0.0.2 (dev=, table=, metric=, src=, mtu=, \
              unreachable, prohibit, blackhole), or a rule such as from=10.0.0.7/32,table=100 \
-             (not, to=, mark=VALUE/MASK, tos=, iif=, oif=, priority=; unreachable, prohibit or \
-             blackhole instead of table=)"
+             (not, to=, mark=VALUE/MASK, tos=, ipproto=, sport=, dport=, iif=, oif=, priority=; \
+             unreachable, prohibit or blackhole instead of table=)"
                 .to_owned(),
         ),
     }
@@ -134,6 +136,7 @@ fn parse_rule(text: &str) -> Option<RuleSpec> {
         to: None,
         mark: None,
         tos: None,
+        carried: CarriedRange::ALL,
         input: None,
         output: None,
         is_not: false,
@@ -163,7 +166,7 @@ fn parse_rule(text: &str) -> Option<RuleSpec> {
             targets += 1;
         }
     }
-    let has_other = rule.mark.is_some() || rule.tos.is_some();
+    let has_other = rule.mark.is_some() || rule.tos.is_some() || !rule.carried.is_all();
     let has_other = has_other || rule.input.is_some() || rule.output.is_some();
     let is_one_family = match (rule.from, rule.to) {
         (Some((from, _)), Some((to, _))) => from.is_ipv4() == to.is_ipv4(),
@@ -183,6 +186,9 @@ fn parse_condition(rule: &mut RuleSpec, name: &str, value: &str) -> Option<()> {
         "to" => rule.to = Some(parse_net(value)?),
         "mark" => rule.mark = Some(parse_mark(value)?),
         "tos" => rule.tos = Some(parse_tos(value)?),
+        "ipproto" => rule.carried.protocol = Some(parse_protocol(value)?),
+        "sport" => rule.carried.source_ports = Some(parse_ports(value)?),
+        "dport" => rule.carried.destination_ports = Some(parse_ports(value)?),
         "iif" => rule.input = Some(interface(value)?),
         "oif" => rule.output = Some(interface(value)?),
         "priority" => rule.priority = value.parse().ok().filter(|n| *n > 0)?,
@@ -274,6 +280,9 @@ impl fmt::Display for RuleSpec {
         if let Some(tos) = self.tos {
             write!(f, ",tos={tos:#x}")?;
         }
+        for (word, value) in self.carried.words() {
+            write!(f, ",{word}={value}")?;
+        }
         if let Some(name) = &self.input {
             write!(f, ",iif={name}")?;
         }
@@ -319,6 +328,9 @@ mod tests {
             "tos=10,iif=eth1.10,table=9",
             "iif=lo,oif=eth2,unreachable,priority=5",
             "to=fd00::/8,blackhole",
+            "ipproto=tcp,dport=80,table=7",
+            "from=10.0.0.7/32,ipproto=47,table=7",
+            "ipproto=udp,sport=53,dport=1024-65535,prohibit",
         ] {
             let rule = parse_rule(text).unwrap();
             assert_eq!(parse_rule(&rule.to_string()).as_ref(), Some(&rule));
@@ -348,6 +360,9 @@ mod tests {
             "from=10.0.0.1,table=1,unreachable",
             "from=10.0.0.1,tos=11,table=1",
             "not,table=1",
+            "ipproto=ip,table=1",
+            "dport=0,table=1",
+            "dport=9-8,table=1",
             "from=10.0.0.1,blackholed",
         ] {
             assert!(parse_rules(text).is_err(), "{text}");

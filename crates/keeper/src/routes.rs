@@ -140,6 +140,9 @@ fn rule_line(is_v6: bool, rule: &Rule) -> String {
     if let Some(tos) = rule.tos {
         let _ = write!(line, " tos {tos:#04x}");
     }
+    for (word, value) in rule.carried.words() {
+        let _ = write!(line, " {word} {value}");
+    }
     for (word, link) in [("iif", rule.input), ("oif", rule.output)] {
         match link {
             Some(0) => line.push_str(" iif lo"),

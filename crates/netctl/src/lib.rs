@@ -27,8 +27,8 @@ pub use slipstack_network::{
     ShareAction,
 };
 pub use slipstack_terms::{
-    FilterAction, FilterDirection, FilterKeep, FilterPart, Learnt, LimitBy, RouteRefusal,
-    UnreachCode, VlanTag,
+    Carried, CarriedRange, FilterAction, FilterDirection, FilterKeep, FilterPart, Learnt, LimitBy,
+    RouteRefusal, UnreachCode, VlanTag, parse_ports, parse_protocol, protocol_text,
 };
 pub use slipstack_wire::{LinkId, zone};
 pub use sockets::{

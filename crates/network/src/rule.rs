@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use slipstack_terms::{Carried, CarriedRange};
 
 use crate::state::contains;
 
@@ -41,6 +42,9 @@ pub struct RuleEntry {
     /// The type of service, without the bits of ECN.
     #[serde(default)]
     pub tos: Option<u8>,
+    /// The protocol and the ports.
+    #[serde(default)]
+    pub carried: CarriedRange,
     #[serde(default)]
     pub input: Option<RuleInput>,
     /// The link that the sender is bound to (SO_BINDTODEVICE).
@@ -65,6 +69,7 @@ pub struct RuleQuery {
     pub to: IpAddr,
     pub mark: u32,
     pub tos: u8,
+    pub carried: Carried,
     pub input: RuleInput,
     /// The link that it has to leave by.
     pub output: Option<u16>,
@@ -88,6 +93,7 @@ impl RuleEntry {
                 .mark
                 .is_none_or(|(value, mask)| query.mark & mask == value & mask)
             && self.tos.is_none_or(|tos| tos == query.tos)
+            && self.carried.contains(query.carried)
             && self.input.is_none_or(|input| input == query.input)
             && self.output.is_none_or(|link| query.output == Some(link));
         self.is_v6() == query.to.is_ipv6() && is_described != self.is_not
@@ -101,6 +107,7 @@ impl RuleEntry {
         }
         let names_family = wanted.mark.is_some()
             || wanted.tos.is_some()
+            || !wanted.carried.is_all()
             || wanted.input.is_some()
             || wanted.output.is_some()
             || wanted.is_not
@@ -109,6 +116,12 @@ impl RuleEntry {
             && is(&wanted.to, &self.to)
             && is(&wanted.mark, &self.mark)
             && is(&wanted.tos, &self.tos)
+            && is(&wanted.carried.protocol, &self.carried.protocol)
+            && is(&wanted.carried.source_ports, &self.carried.source_ports)
+            && is(
+                &wanted.carried.destination_ports,
+                &self.carried.destination_ports,
+            )
             && is(&wanted.input, &self.input)
             && is(&wanted.output, &self.output)
             && (!wanted.is_not || self.is_not)
@@ -129,6 +142,11 @@ mod tests {
             to: IpAddr::from([10, 9, 0, 1]),
             mark: 0x15,
             tos: 0x10,
+            carried: Carried {
+                protocol: 6,
+                source_port: 0,
+                destination_port: 80,
+            },
             input: RuleInput::Link(20),
             output: None,
         }
@@ -160,6 +178,9 @@ mod tests {
             !other(|it| it.output = Some(0)),
             "its sender is bound to no link"
         );
+        assert!(other(|it| it.carried.protocol = Some(6)));
+        assert!(!other(|it| it.carried.protocol = Some(17)));
+        assert!(!other(|it| it.carried.source_ports = Some((1, 9))));
         assert!(!other(|it| it.is_not = true));
         assert!(other(|it| (it.is_not, it.tos) = (true, Some(0x08))));
     }

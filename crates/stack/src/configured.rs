@@ -92,6 +92,7 @@ fn rule(rule: &RuleEntry) -> Rule {
         to: prefix(rule.to),
         mark: rule.mark,
         tos: rule.tos,
+        carried: rule.carried,
         input: rule.input.map(|input| match input {
             RuleInput::Own => 0,
             RuleInput::Link(link) => Choice::link_of(link),

@@ -18,6 +18,7 @@ use index::Index;
 pub use rules::Rule;
 use rules::Step;
 use slipstack_network::RuleAction;
+use slipstack_terms::Carried;
 
 /// Table and priority as a fresh Linux has them.
 pub const LOCAL: u32 = 255;
@@ -328,6 +329,7 @@ pub struct Query {
     pub choice: Choice,
     /// Without the ECN bits.
     pub tos: u8,
+    pub carried: Carried,
 }
 
 impl Query {
@@ -343,12 +345,27 @@ impl Query {
             dst,
             choice: Choice::NONE,
             tos: 0,
+            carried: Carried::NOTHING,
         }
     }
 
     /// Returns the query of a socket with a choice.
     pub const fn by(self, choice: Choice) -> Query {
         Query { choice, ..self }
+    }
+
+    /// Returns the query for packets of a protocol with these ports.
+    pub const fn carrying(
+        self,
+        protocol: u8,
+        (source_port, destination_port): (u16, u16),
+    ) -> Query {
+        let carried = Carried {
+            protocol,
+            source_port,
+            destination_port,
+        };
+        Query { carried, ..self }
     }
 }
 
@@ -370,6 +387,8 @@ pub struct Fib {
     /// The rules with those joined that differ in their sources alone; `None`: they have changed
     /// since.
     steps: Option<Vec<Step>>,
+    /// Some rule selects by protocol or ports.
+    asks_carried: bool,
     /// Gateways of all routes, each once, in order.
     gateways: Vec<IpAddr>,
     count: usize,
@@ -385,6 +404,7 @@ impl Default for Fib {
                 Rule::new(PRIORITY_DEFAULT, DEFAULT),
             ],
             steps: None,
+            asks_carried: false,
             gateways: Vec::new(),
             count: 0,
         }
@@ -457,6 +477,7 @@ impl Fib {
             table.build_index();
         }
         self.steps = Some(rules::join(&self.rules));
+        self.asks_carried = self.rules.iter().any(Rule::asks_carried);
     }
 
     /// Keeps the routes of a table for which `keep` returns true; returns how many were removed.
@@ -502,6 +523,13 @@ impl Fib {
     pub fn is_by_destination(&self) -> bool {
         let others = |rule: &Rule| !rule.from.is_all() || rule.asks_more();
         !self.rules.iter().any(others)
+    }
+
+    /// Returns whether packets of one socket between two addresses may go different ways, by their
+    /// ports.
+    #[inline]
+    pub fn asks_carried(&self) -> bool {
+        self.asks_carried
     }
 
     /// `None`: there is no route.

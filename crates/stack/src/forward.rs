@@ -136,6 +136,10 @@ impl Stack {
             src: header.src.into(),
             dst: header.dst.into(),
             protocol: header.protocol,
+            ports: match parsed.fragment_offset {
+                0 => self.asked_ports(header.protocol, parsed.payload, false),
+                _ => (0, 0),
+            },
             tos: header.tos,
             ttl: header.ttl,
             dont_fragment: header.dont_fragment,
@@ -168,6 +172,7 @@ impl Stack {
             src: header.src.into(),
             dst: header.dst.into(),
             protocol: header.next_header,
+            ports: self.asked_ports(header.next_header, parsed.payload, true),
             tos: header.traffic_class,
             ttl: header.hop_limit,
             dont_fragment: true,
@@ -181,6 +186,18 @@ impl Stack {
             meta,
         };
         self.forward(now, &transit, is_foreign, fx);
+    }
+
+    /// Returns the ports of a packet, if rules ask for them.
+    fn asked_ports(&self, number: u8, payload: &[u8], is_v6: bool) -> (u16, u16) {
+        match (number, payload) {
+            (protocol::TCP | protocol::UDP, [a, b, c, d, ..])
+                if self.net.fib(is_v6).asks_carried() =>
+            {
+                (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]))
+            }
+            _ => (0, 0),
+        }
     }
 
     fn forward(

@@ -202,6 +202,7 @@ impl Cx<'_> {
             src,
             dst,
             protocol: protocol::ICMP,
+            ports: (0, 0),
             tos,
             ttl: DEFAULT_TTL,
             dont_fragment: false,

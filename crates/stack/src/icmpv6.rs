@@ -197,6 +197,7 @@ impl Cx<'_> {
             src: src.into(),
             dst: dst.into(),
             protocol: protocol::ICMPV6,
+            ports: (0, 0),
             tos: traffic_class,
             ttl: hop_limit,
             dont_fragment: true,

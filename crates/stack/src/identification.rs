@@ -55,6 +55,7 @@ mod tests {
             src: [10, 0, 0, 5].into(),
             dst: dst.into(),
             protocol: 17,
+            ports: (0, 0),
             tos: 0,
             ttl: 64,
             dont_fragment: false,

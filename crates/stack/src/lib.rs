@@ -93,6 +93,7 @@ pub use slaac::Identifiers;
 pub use slipstack_network::{
     Interface, NeighbourEntry, NetworkState, RouteEntry, RuleAction, RuleEntry, RuleInput,
 };
+pub use slipstack_terms::CarriedRange;
 pub use slipstack_terms::{Learnt, LearntAddress, Redirected, RouteRefusal, SocketState, TcpInfo};
 pub use stack::Stack;
 pub use stray::{datagram_frames, stray_frame};

@@ -27,7 +27,7 @@ use crate::default_router::LostRouters;
 use crate::destination::Destinations;
 use crate::effects::Effects;
 use crate::error::SocketError;
-use crate::fib::{Choice, Fib, Query, Target};
+use crate::fib::{Fib, Query, Target};
 use crate::filter::{Board, Filter};
 use crate::groups::{Asker, GroupFilter, Groups};
 use crate::identification::Identifications;
@@ -295,14 +295,14 @@ impl NetworkLayer {
 
     /// The address we use towards `dst`; `None` = no route.
     pub fn find_source(&self, dst: IpAddr) -> Option<IpAddr> {
-        self.find_source_by(dst, Choice::NONE)
+        self.find_source_by(&Query::to(dst))
     }
 
-    /// Finds the source address for a socket with a choice.
-    pub fn find_source_by(&self, dst: IpAddr, choice: Choice) -> Option<IpAddr> {
-        match dst {
-            IpAddr::V4(dst) => self.routes.find_source_by(dst, choice).map(IpAddr::V4),
-            IpAddr::V6(dst) => self.routes6.find_source_by(dst, choice).map(IpAddr::V6),
+    /// Finds the source address for a socket by its choice and its ports.
+    pub fn find_source_by(&self, query: &Query) -> Option<IpAddr> {
+        match query.dst {
+            IpAddr::V4(dst) => self.routes.find_source_by(dst, query).map(IpAddr::V4),
+            IpAddr::V6(dst) => self.routes6.find_source_by(dst, query).map(IpAddr::V6),
         }
     }
 

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::net::{IpAddr, Ipv4Addr};
 
-use crate::fib::{self, Choice, Entry, Fib, Prefix, Query, Target};
+use crate::fib::{self, Entry, Fib, Prefix, Query, Target};
 
 /// The outcome of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,12 +228,12 @@ impl Routes {
     /// Returns our source address towards `dst`: the route's, else the one in the next hop's
     /// network (RFC 1122 3.3.4.3).
     pub fn find_source(&self, dst: Ipv4Addr) -> Option<Ipv4Addr> {
-        self.find_source_by(dst, Choice::NONE)
+        self.find_source_by(dst, &Query::to(dst.into()))
     }
 
-    /// Finds the source address for a socket with a choice.
-    pub fn find_source_by(&self, dst: Ipv4Addr, choice: Choice) -> Option<Ipv4Addr> {
-        let found = self.find(&Query::to(dst.into()).by(choice))?;
+    /// Finds the source address for packets to `dst`, which is that of the query.
+    pub fn find_source_by(&self, dst: Ipv4Addr, query: &Query) -> Option<Ipv4Addr> {
+        let found = self.find(query)?;
         if let Some(IpAddr::V4(source)) = found.source {
             return Some(source);
         }

@@ -8,7 +8,7 @@ use slipstack_wire::LinkId;
 use slipstack_wire::ipv6::solicited_node;
 use slipstack_wire::zone::{zone_of, zoned};
 
-use crate::fib::{self, Choice, Entry, Fib, Prefix, Query, Target};
+use crate::fib::{self, Entry, Fib, Prefix, Query, Target};
 use crate::ip::LinkedGroup;
 use crate::route::{Found, add_connected, connected};
 use slipstack_terms::Learnt;
@@ -286,12 +286,12 @@ impl Routes6 {
     /// Returns our source address towards `dst`: RFC 6724 5, the rules that apply. None of our
     /// addresses is mobile (4) or temporary (7).
     pub fn find_source(&self, dst: Ipv6Addr) -> Option<Ipv6Addr> {
-        self.find_source_by(dst, Choice::NONE)
+        self.find_source_by(dst, &Query::to(dst.into()))
     }
 
-    /// Finds the source address for a socket with a choice.
-    pub fn find_source_by(&self, dst: Ipv6Addr, choice: Choice) -> Option<Ipv6Addr> {
-        let found = self.find(&Query::to(dst.into()).by(choice))?;
+    /// Finds the source address for packets to `dst`, which is that of the query.
+    pub fn find_source_by(&self, dst: Ipv6Addr, query: &Query) -> Option<Ipv6Addr> {
+        let found = self.find(query)?;
         if let Some(IpAddr::V6(source)) = found.source {
             return Some(source);
         }

@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+mod carried;
 mod chooser;
 mod classic;
 mod close;
@@ -31,6 +32,7 @@ mod transport;
 mod vlan_tag;
 mod words;
 
+pub use carried::{Carried, CarriedRange, parse_ports, parse_protocol, protocol_text};
 pub use chooser::{CHOOSER_MAX, ChooserPart};
 pub use classic::{Beside, run_classic};
 pub use close::CloseMode;

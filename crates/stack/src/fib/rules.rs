@@ -6,6 +6,7 @@ use core::hash::BuildHasherDefault;
 
 use hashbrown::HashMap;
 use slipstack_network::RuleAction;
+use slipstack_terms::CarriedRange;
 
 use super::index::Mixer;
 use super::{Entry, Prefix, Query, Target, bits, mask};
@@ -21,6 +22,7 @@ pub struct Rule {
     /// Value and mask.
     pub mark: Option<(u32, u32)>,
     pub tos: Option<u8>,
+    pub carried: CarriedRange,
     /// Origin of packets, as in a choice.
     pub input: Option<u16>,
     /// The link that the sender is bound to, as in a choice.
@@ -40,6 +42,7 @@ impl Rule {
             to: Prefix::ALL,
             mark: None,
             tos: None,
+            carried: CarriedRange::ALL,
             input: None,
             output: None,
             is_not: false,
@@ -52,10 +55,16 @@ impl Rule {
     pub fn asks_more(&self) -> bool {
         self.mark.is_some()
             || self.tos.is_some()
+            || self.asks_carried()
             || self.input.is_some()
             || self.output.is_some()
             || self.is_not
             || self.action != RuleAction::Lookup
+    }
+
+    /// Returns whether it selects by protocol or ports.
+    pub(super) fn asks_carried(&self) -> bool {
+        !self.carried.is_all()
     }
 
     pub(super) fn applies(&self, query: &Query) -> bool {
@@ -71,6 +80,7 @@ impl Rule {
                 .mark
                 .is_none_or(|(value, mask)| query.choice.mark & mask == value & mask)
             && self.tos.is_none_or(|tos| tos == query.tos)
+            && self.carried.contains(query.carried)
             && self.input.is_none_or(|input| input == query.choice.input)
             && self.output.is_none_or(|link| link == query.choice.link)
     }

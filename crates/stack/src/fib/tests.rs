@@ -85,6 +85,7 @@ fn rules_are_asked_in_their_order() {
             ..Choice::NONE
         },
         tos,
+        carried: Carried::NOTHING,
     };
     for (query, want) in [
         (ask(None, "8.8.8.8", 0, 0), "10.9.9.1"),

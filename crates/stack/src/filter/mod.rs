@@ -40,6 +40,8 @@ use slipstack_wire::protocol;
 
 /// Rules of one filter.
 pub const RULES_MAX: usize = 4096;
+/// Id under which packets are counted that no rule has decided on. A rule's is greater.
+pub const REST: u64 = 0;
 /// Matches that are logged in a second; more are counted alone.
 const LINES_PER_SECOND: u32 = 100;
 
@@ -144,7 +146,8 @@ impl Filter {
             tables,
             classifier: Classifier::new(rules),
             book: Book {
-                counts: rules.iter().map(|_| Count::default()).collect(),
+                // With that of the packets that no rule decides on.
+                counts: alloc::vec![Count::default(); rules.len() + 1],
                 logs: rules.iter().map(|_| 0).collect(),
                 ..Book::default()
             },
@@ -154,6 +157,7 @@ impl Filter {
 
     /// Takes over the state of rules that existed before: counts, flows, lines of the log.
     pub fn keep(&mut self, before: Filter) {
+        self.book.counts[self.lines.len()] = before.book.counts[before.lines.len()];
         for (id, &at) in &self.places {
             if let Some(&was) = before.places.get(id) {
                 self.book.counts[at] = before.book.counts[was];
@@ -169,17 +173,20 @@ impl Filter {
         self.book.logged = before.book.logged;
     }
 
-    /// Every rule's count by its id.
+    /// Every rule's count by its id, and that of [`REST`].
     pub fn counts(&self) -> impl Iterator<Item = (u64, Count)> + '_ {
-        let ids = self.lines.iter().map(|line| line.id);
+        let ids = self.lines.iter().map(|line| line.id).chain([REST]);
         ids.zip(self.book.counts.iter().copied())
     }
 
     /// Begins to count and to log again, or only to log; for some rules, or with `None` for all.
     pub fn zero(&mut self, ids: Option<&[u64]>, is_log_only: bool) {
-        for (at, line) in self.lines.iter().enumerate() {
-            if ids.is_none_or(|ids| ids.contains(&line.id)) {
-                self.book.logs[at] = 0;
+        let lines = self.lines.iter().map(|line| line.id).chain([REST]);
+        for (at, id) in lines.enumerate() {
+            if ids.is_none_or(|ids| ids.contains(&id)) {
+                if let Some(lines) = self.book.logs.get_mut(at) {
+                    *lines = 0;
+                }
                 if !is_log_only {
                     self.book.counts[at] = Count::default();
                 }
@@ -295,13 +302,12 @@ impl Filter {
                     continue;
                 }
             }
-            let Some(at) = found else {
+            let Some((at, line)) = found.and_then(|at| Some((at, lines.get(at)?))) else {
+                self.book.counts[lines.len()].add(now, packet.len);
+                matched.add(lines.len());
                 return Verdict::Pass;
             };
             from = at + 1;
-            let Some(line) = lines.get(at) else {
-                return Verdict::Pass;
-            };
             if let Some(clauses) = &line.clauses {
                 if !clauses.is_of_flow {
                     matched.spoil();

@@ -113,7 +113,7 @@ fn the_first_rule_that_matches_decides() {
     };
     assert_eq!(verdict(&mut filter, &out), Verdict::Pass);
     let counts: Vec<u64> = filter.counts().map(|(_, count)| count.packets).collect();
-    assert_eq!(counts, [1, 4, 2, 1, 1]);
+    assert_eq!(counts, [1, 4, 2, 1, 1, 0]);
     filter.zero(Some(&[200 << 16]), false);
     assert_eq!(filter.counts().nth(1).unwrap().1, Count::default());
 }
@@ -155,7 +155,14 @@ fn skipto_continues_at_the_named_rule() {
     ]);
     let it = packet("10.0.0.1", "10.0.0.2", (1, 2));
     assert_eq!(verdict(&mut filter, &it), Verdict::Pass);
-    assert_eq!(filter.counts().last().unwrap().1.packets, 1);
+    let counts: Vec<u64> = filter.counts().map(|(_, count)| count.packets).collect();
+    assert_eq!(
+        counts,
+        [1, 0, 1, 1],
+        "the last one is of the rule for the rest"
+    );
+    filter.zero(Some(&[REST]), false);
+    assert_eq!(filter.counts().last().unwrap(), (REST, Count::default()));
     let mut end = self::filter(&[
         rule(100, FilterAction::SkipTo(65_535)),
         rule(200, FilterAction::Deny),

@@ -218,6 +218,7 @@ impl Cx<'_> {
             src: src.into(),
             dst: dst.into(),
             protocol: ipv6_extensions::HOP_BY_HOP,
+            ports: (0, 0),
             tos: 0,
             ttl: 1,
             dont_fragment: true,

@@ -19,6 +19,8 @@ pub struct OutPacket {
     pub src: IpAddr,
     pub dst: IpAddr,
     pub protocol: u8,
+    /// Source and destination; zero if there are none.
+    pub ports: (u16, u16),
     pub tos: u8,
     pub ttl: u8,
     pub dont_fragment: bool,
@@ -30,11 +32,12 @@ impl OutPacket {
     /// Returns the route query for it.
     pub fn query(&self) -> Query {
         const ECN: u8 = 3;
+        let src = (!self.src.is_unspecified()).then_some(self.src);
         Query {
-            src: (!self.src.is_unspecified()).then_some(self.src),
-            dst: self.dst,
-            choice: self.choice,
             tos: self.tos & !ECN,
+            ..Query::between(src, self.dst)
+                .by(self.choice)
+                .carrying(self.protocol, self.ports)
         }
     }
 

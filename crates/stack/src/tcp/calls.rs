@@ -6,6 +6,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use slipstack_terms::TcpInfo;
+use slipstack_wire::protocol;
 use slipstack_wire::tcp::{CHECKSUM_AT, HEADER_LEN, TcpFlags, TcpHeader};
 
 use super::connect::{self, Seed};
@@ -159,8 +160,8 @@ impl Tcp {
             return Err(SocketError::LimitReached);
         }
         let choice = Choice::of(options);
-        let source = source_of(local, remote.ip(), options, cx)?;
-        let query = Query::between(Some(source), remote.ip()).by(choice);
+        let source = source_of(local, remote, options, cx)?;
+        let query = query_of(Some(source), local, remote, choice);
         let path = cx.net.find_path_by(now, &query);
         let path = path.ok_or_else(|| cx.net.refusal(&query))?;
         let local = SocketAddr::new(source, local.map_or(0, |l| l.port()));
@@ -501,7 +502,8 @@ impl Tcp {
         let packet = OutPacket {
             src: local.ip(),
             dst: remote.ip(),
-            protocol: slipstack_wire::protocol::TCP,
+            protocol: protocol::TCP,
+            ports: (local.port(), remote.port()),
             tos: 0,
             ttl: crate::options::DEFAULT_TTL,
             dont_fragment: true,
@@ -535,19 +537,32 @@ fn take_preset(conn: &mut Connection, preset: &Preset, config: &TcpConfig) {
 
 fn source_of(
     local: Option<SocketAddr>,
-    remote: IpAddr,
+    remote: SocketAddr,
     options: &SocketOptions,
     cx: &Cx<'_>,
 ) -> Result<IpAddr, SocketError> {
-    let choice = Choice::of(options);
+    let query = query_of(None, local, remote, Choice::of(options));
     match local.map(|l| l.ip()).filter(|ip| !ip.is_unspecified()) {
         Some(ip) if options.is_transparent || cx.net.is_own(ip) => Ok(ip),
         Some(_) => Err(SocketError::AddrNotAvailable),
         None => cx
             .net
-            .find_source_by(remote, choice)
-            .ok_or_else(|| cx.net.refusal(&Query::to(remote).by(choice))),
+            .find_source_by(&query)
+            .ok_or_else(|| cx.net.refusal(&query)),
     }
+}
+
+/// The query of a connection that has no port yet if its program has bound none.
+fn query_of(
+    source: Option<IpAddr>,
+    local: Option<SocketAddr>,
+    remote: SocketAddr,
+    choice: Choice,
+) -> Query {
+    let ports = (local.map_or(0, |local| local.port()), remote.port());
+    Query::between(source, remote.ip())
+        .by(choice)
+        .carrying(protocol::TCP, ports)
 }
 
 /// RFC 9293 3.10.4: the states that a close moves on.

@@ -6,6 +6,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use hashbrown::HashTable;
+use slipstack_wire::protocol;
 
 use crate::bound;
 use crate::fib::Query;
@@ -40,6 +41,7 @@ impl FlowKey {
     /// Returns the route query for packets of this flow.
     pub fn query(&self) -> Query {
         Query::between(Some(self.local_ip()), self.remote_ip())
+            .carrying(protocol::TCP, (self.local_port, self.remote_port))
     }
 
     // Where the family is known nothing is left of the choice.

@@ -19,6 +19,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use slipstack_wire::protocol;
 
 use crate::bound::Bound;
 use crate::chooser::Chooser;
@@ -201,13 +202,17 @@ impl Udp {
         let mut local = socket.bound;
         if let Some(remote) = remote {
             let link = &cx.net;
-            let to = remote.ip();
+            let ports = (local.port(), remote.port());
+            let query = Query::to(remote.ip()).carrying(protocol::UDP, ports);
             if local.ip().is_unspecified() {
-                let source = link.find_source_by(to, choice);
-                let query = Query::to(to).by(choice);
+                let query = query.by(choice);
+                let source = link.find_source_by(&query);
                 local.set_ip(source.ok_or_else(|| link.refusal(&query))?);
             } else {
-                let query = Query::between(Some(local.ip()), to).by(choice);
+                let query = Query {
+                    src: Some(local.ip()),
+                    ..query.by(choice)
+                };
                 if link.find_path_by(Instant::ZERO, &query).is_none() {
                     return Err(link.refusal(&query));
                 }

@@ -37,7 +37,9 @@ impl Udp {
             return Err(SocketError::MessageTooLong);
         }
         // Its way is that of this datagram alone.
-        let is_by_itself = datagram.link.is_some() || datagram.mark.is_some();
+        let is_by_itself = datagram.link.is_some()
+            || datagram.mark.is_some()
+            || cx.net.fib(packet.dst.is_ipv6()).asks_carried();
         if is_by_itself || socket.hop.0 != (packet.src, packet.dst) {
             socket.hop = ((packet.src, packet.dst), None);
         }
@@ -116,6 +118,7 @@ fn address(
             src: find_source(socket, datagram, (dst, choice), cx)?,
             dst: dst.ip(),
             protocol: protocol::UDP,
+            ports: (socket.local.port(), dst.port()),
             tos: datagram.tos.unwrap_or(tos),
             ttl: 0,
             dont_fragment: true,
@@ -139,6 +142,12 @@ fn find_source(
     (dst, choice): (SocketAddr, Choice),
     cx: &Cx<'_>,
 ) -> Result<IpAddr, SocketError> {
+    let ports = (socket.local.port(), dst.port());
+    let query = || {
+        Query::to(dst.ip())
+            .by(choice)
+            .carrying(protocol::UDP, ports)
+    };
     match datagram.src {
         Some(src) if src.is_ipv4() == dst.is_ipv4() && cx.net.is_own(src) => Ok(src),
         Some(_) => Err(SocketError::InvalidArgument),
@@ -146,14 +155,14 @@ fn find_source(
             let chosen = socket.multicast.as_ref();
             let chosen = chosen.and_then(|multicast| multicast.source(dst.is_ipv6()));
             chosen
-                .or_else(|| cx.net.find_source_by(dst.ip(), choice))
-                .ok_or_else(|| cx.net.refusal(&Query::to(dst.ip()).by(choice)))
+                .or_else(|| cx.net.find_source_by(&query()))
+                .ok_or_else(|| cx.net.refusal(&query()))
         }
         // One that is connected over IPv6 may send over IPv4: its address there is nothing to that.
         None if !is_station(socket.local.ip()) || socket.local.is_ipv4() != dst.is_ipv4() => cx
             .net
-            .find_source_by(dst.ip(), choice)
-            .ok_or_else(|| cx.net.refusal(&Query::to(dst.ip()).by(choice))),
+            .find_source_by(&query())
+            .ok_or_else(|| cx.net.refusal(&query())),
         None => Ok(socket.local.ip()),
     }
 }

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use crate::support::*;
 use slipstack_stack::{
-    Counter, DatagramOut, Role, RouteEntry, RouteRefusal, RuleEntry, SocketError, UdpId,
+    CarriedRange, Counter, DatagramOut, Role, RouteEntry, RouteRefusal, RuleEntry, SocketError,
+    UdpId,
 };
 use slipstack_wire::arp::ArpOperation;
 
@@ -35,6 +36,11 @@ fn refused_by(refusal: RouteRefusal, net: [u8; 4], len: u8) -> RouteEntry {
 /// Through the peer: 10.80/16 with a source and an MTU; 10.81/16 is refused; all from the second
 /// address by table 100.
 fn table() -> Table {
+    table_with(Vec::new())
+}
+
+/// As [`table`], with further rules.
+fn table_with(rules: Vec<RuleEntry>) -> Table {
     let mut table = Table::with(|config| {
         config
             .network_mut()
@@ -68,6 +74,7 @@ fn table() -> Table {
             table: 100,
             ..RuleEntry::default()
         }];
+        config.network_mut().rules.extend(rules);
     });
     table.introduce_peer();
     table.input(&arp_frame(
@@ -119,6 +126,44 @@ fn a_rule_by_the_source_leads_packets_of_bound_sockets() {
         send(&mut table, first, [8, 8, 8, 8], 10),
         Err(SocketError::NetUnreachable)
     );
+}
+
+#[test]
+fn a_rule_by_protocol_and_ports_leads_single_datagrams() {
+    let rule = |protocol| RuleEntry {
+        priority: 900,
+        carried: CarriedRange {
+            protocol: Some(protocol),
+            source_ports: Some((7000, 7009)),
+            destination_ports: Some((9, 9)),
+        },
+        table: 100,
+        ..RuleEntry::default()
+    };
+    let mut table = table_with(vec![rule(17)]);
+    let sockets = ["0.0.0.0:7000", "0.0.0.0:8000"].map(|at| table.bind(at));
+    // From one socket to one address, in turn.
+    for (socket, port, is_led) in [
+        (0, 9, true),
+        (0, 10, false),
+        (0, 9, true),
+        (1, 9, false),
+        (1, 10, false),
+    ] {
+        let to = SocketAddr::from(([10, 80, 0, 1], port));
+        let Table { stack, now, fx } = &mut table;
+        let datagram = DatagramOut::new(Some(to), b"x");
+        stack
+            .udp_send(*now, sockets[socket], &datagram, fx)
+            .unwrap();
+        let frames = table.take_frames();
+        let by = if is_led { OTHER_MAC } else { PEER_MAC };
+        assert_eq!(frames[0][..6], by, "{socket} {port}");
+    }
+    let mut other = table_with(vec![rule(6)]);
+    let socket = other.bind("0.0.0.0:7000");
+    let frames = send(&mut other, socket, [10, 80, 0, 1], 1).unwrap();
+    assert_eq!(frames[0][..6], PEER_MAC);
 }
 
 #[test]

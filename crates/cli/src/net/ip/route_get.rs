@@ -6,12 +6,12 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use slipstack_channel::control::net::{
-    MAIN_TABLE, NetworkState, RouteRefusal, RuleAction, RuleEntry, RuleInput, RuleQuery,
+    Carried, MAIN_TABLE, NetworkState, RouteRefusal, RuleAction, RuleEntry, RuleInput, RuleQuery,
 };
 use slipstack_config::parse_mark;
 
 use super::options::Options;
-use super::rule::{read_input, read_tos};
+use super::rule::{read_input, read_protocol, read_tos};
 use crate::failure::Failure;
 use crate::net::names::{device_of, find_interface, network_of};
 use crate::net::target::Target;
@@ -28,6 +28,7 @@ struct Packet {
     /// The link that it has to leave by.
     link: Option<u16>,
     tos: u8,
+    carried: Carried,
     /// Origin of the packet.
     input: RuleInput,
 }
@@ -39,6 +40,7 @@ impl Packet {
             to: self.to,
             mark: self.mark,
             tos: self.tos,
+            carried: self.carried,
             input: self.input,
             output: self.link,
         }
@@ -64,6 +66,7 @@ pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Re
 fn read(state: &NetworkState, words: &mut Words<'_>) -> Result<Packet, Failure> {
     let (mut to, mut from, mut mark, mut link) = (None, None, 0, None);
     let (mut tos, mut input) = (0, RuleInput::Own);
+    let mut carried = Carried::NOTHING;
     while let Some(word) = words.next() {
         match word {
             "from" => from = Some(words.parsed(word)?),
@@ -72,6 +75,9 @@ fn read(state: &NetworkState, words: &mut Words<'_>) -> Result<Packet, Failure> 
                 mark = parse_mark(text).ok_or_else(|| words.wrong(word, text))?.0;
             }
             "tos" | "dsfield" => tos = read_tos(words, word)?.unwrap_or(0),
+            "ipproto" => carried.protocol = read_protocol(words, word)?,
+            "sport" => carried.source_port = words.parsed(word)?,
+            "dport" => carried.destination_port = words.parsed(word)?,
             "iif" => input = read_input(words, word, state)?,
             "oif" | "dev" => link = Some(find_interface(state, words.value(word)?)?.link),
             "to" => to = Some(words.parsed(word)?),
@@ -89,6 +95,7 @@ fn read(state: &NetworkState, words: &mut Words<'_>) -> Result<Packet, Failure> 
         mark,
         link,
         tos,
+        carried,
         input,
     })
 }

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use slipstack_channel::control::net::{
-    Change, MAIN_TABLE, NetworkState, RuleAction, RuleEntry, RuleInput,
+    Change, MAIN_TABLE, NetworkState, RuleAction, RuleEntry, RuleInput, parse_ports,
+    parse_protocol, protocol_text,
 };
 use slipstack_config::parse_mark;
 
@@ -108,6 +109,9 @@ fn describe(state: &NetworkState, rule: &RuleEntry) -> String {
     if let Some(link) = rule.output {
         let _ = write!(text, " oif {}", link_name(state, link));
     }
+    for (word, value) in rule.carried.words() {
+        let _ = write!(text, " {word} {value}");
+    }
     match action_name(rule.action) {
         None => text + " lookup " + &table_name(rule.table),
         Some(action) => text + " " + action,
@@ -157,6 +161,22 @@ fn as_json(state: &NetworkState, rule: &RuleEntry) -> Value {
     }
     if let Some(link) = rule.output {
         row["oif"] = json!(link_name(state, link));
+    }
+    if let Some(number) = rule.carried.protocol {
+        row["ipproto"] = json!(protocol_text(number));
+    }
+    for (word, ports) in [
+        ("sport", rule.carried.source_ports),
+        ("dport", rule.carried.destination_ports),
+    ] {
+        match ports {
+            Some((first, last)) if first == last => row[word] = json!(first),
+            Some((first, last)) => {
+                row[format!("{word}_start")] = json!(first);
+                row[format!("{word}_end")] = json!(last);
+            }
+            None => {}
+        }
     }
     if let Some((_, len)) = rule.from {
         row["srclen"] = json!(len);
@@ -209,10 +229,10 @@ fn read(words: &mut Words<'_>, state: &NetworkState, is_v6: bool) -> Result<Rule
             "prohibit" => rule.action = RuleAction::Prohibit,
             "blackhole" => rule.action = RuleAction::Blackhole,
             "type" => rule.action = read_action(words, word)?,
+            "ipproto" => rule.carried.protocol = Some(read_protocol(words, word)?),
+            "sport" => rule.carried.source_ports = Some(read_ports(words, word)?),
+            "dport" => rule.carried.destination_ports = Some(read_ports(words, word)?),
             "uidrange"
-            | "ipproto"
-            | "sport"
-            | "dport"
             | "goto"
             | "nop"
             | "l3mdev"
@@ -220,13 +240,23 @@ fn read(words: &mut Words<'_>, state: &NetworkState, is_v6: bool) -> Result<Rule
             | "suppress_ifgroup" => {
                 return Err(Failure::new(format!(
                     "ip rule: \"{word}\" is not supported: rules select by from, to, fwmark, tos, \
-                     iif and oif"
+                     ipproto, sport, dport, iif and oif"
                 )));
             }
             other => return Err(words.unknown(other)),
         }
     }
     Ok(rule)
+}
+
+pub(super) fn read_protocol(words: &mut Words<'_>, word: &str) -> Result<u8, Failure> {
+    let text = words.value(word)?;
+    parse_protocol(text).ok_or_else(|| words.wrong(word, text))
+}
+
+fn read_ports(words: &mut Words<'_>, word: &str) -> Result<(u16, u16), Failure> {
+    let text = words.value(word)?;
+    parse_ports(text).ok_or_else(|| words.wrong(word, text))
 }
 
 /// `None`: all.

@@ -337,6 +337,7 @@ fn packet_of(envelope: Envelope<'_>, net: &NetworkLayer) -> OutPacket {
         src: envelope.key.local_ip(),
         dst: envelope.key.remote_ip(),
         protocol: protocol::TCP,
+        ports: (envelope.key.local_port, envelope.key.remote_port),
         tos: envelope.tos,
         ttl: envelope.ttl,
         dont_fragment: true,

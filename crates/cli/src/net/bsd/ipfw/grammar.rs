@@ -191,6 +191,8 @@ fn is_option(word: &str) -> bool {
         "via",
         "recv",
         "xmit",
+        "vlan",
+        "vid",
         "established",
         "setup",
         "tcpflags",
@@ -355,6 +357,10 @@ fn options(
                     _ => FilterDirection::Out,
                 });
             }
+            "vlan" | "vid" => {
+                words.next();
+                add_terms(rule, in_vlan(words, word, state)?)?;
+            }
             _ => {
                 let terms = any_of(words, "the options", |words| option(words, state))?;
                 add_terms(rule, terms)?;
@@ -362,6 +368,25 @@ fn options(
         }
     }
     Ok(())
+}
+
+/// The interfaces of a VLAN, by the number of its own tag: one on each port that has it.
+fn in_vlan(
+    words: &mut Words<'_>,
+    word: &str,
+    state: &NetworkState,
+) -> Result<Vec<(bool, FilterTest)>, Failure> {
+    let id: u16 = words.parsed(word)?;
+    let links = state.interfaces.iter();
+    let links = links.filter(|it| id != 0 && it.tag.id == id);
+    let tests: Vec<_> = links.map(|it| (false, FilterTest::Via(it.link))).collect();
+    match tests.is_empty() {
+        true => Err(Failure::new(format!(
+            "ipfw: there is no VLAN {id}: make it first (ip link add link IF name NAME type vlan \
+             id {id})"
+        ))),
+        false => Ok(tests),
+    }
 }
 
 /// Conditions, in the rule's own places where it has one for them.
@@ -406,7 +431,7 @@ fn option(words: &mut Words<'_>, state: &NetworkState) -> Result<FilterTest, Fai
         "established" => FilterTest::Part(FilterPart::Established),
         "setup" => FilterTest::Part(FilterPart::Setup),
         "via" => FilterTest::Via(find_interface(state, words.value("via")?)?.link),
-        "recv" | "xmit" => {
+        "recv" | "xmit" | "vlan" | "vid" => {
             return Err(Failure::new(format!(
                 "ipfw: {word} stands alone: use via, in and out with \"not\" and in {{ }} blocks"
             )));

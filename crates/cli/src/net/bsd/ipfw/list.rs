@@ -8,15 +8,16 @@ use rustix::time::{ClockId, clock_gettime};
 use slipstack_channel::control::net::{FilterAction, FilterCountRow, FilterRule, RuleEntry};
 
 use super::Times;
-use super::fib::{fib_text, is_by_addresses, is_counted_by};
+use super::fib::{fib_text, has_words, is_counted_by};
 use super::firewall::{Counts, Firewall};
 use super::rules::numbers;
 use crate::failure::Failure;
 use crate::net::words::Words;
 use crate::output::print;
 
-/// The rule for everything else.
-const LAST: u32 = 65_535;
+/// The rule for everything else, and the id of its count.
+pub const LAST: u32 = 65_535;
+pub const REST: u64 = 0;
 /// Width of a time as [`ctime`] writes it.
 const TIME_WIDTH: usize = 24;
 
@@ -49,7 +50,7 @@ impl Firewall<'_> {
         let shown = rules.iter().filter(is_shown).filter(is_there);
         let shown: Vec<&FilterRule> = shown.collect();
         let is_uncounted = |entry: &RuleEntry| {
-            is_by_addresses(entry) && !shown.iter().any(|rule| is_counted_by(entry, rule))
+            has_words(entry) && !shown.iter().any(|rule| is_counted_by(entry, rule))
         };
         let fibs: Vec<RuleEntry> = self
             .state
@@ -145,7 +146,8 @@ impl Firewall<'_> {
         lines.sort_by_key(|(number, _)| *number);
         let mut text: String = lines.into_iter().map(|(_, line)| line).collect();
         if has_last {
-            let _ = writeln!(text, "{LAST} {}allow ip from any to any", columns(None, 31));
+            let columns = columns(counts.get(&REST), 31);
+            let _ = writeln!(text, "{LAST} {columns}allow ip from any to any");
         }
         text
     }

@@ -5,9 +5,10 @@ use std::ops::RangeInclusive;
 
 use slipstack_channel::control::net::{Change, FILTER_SET_MAX, FilterChange, FilterRule, Inquiry};
 
-use super::fib::network_rule;
+use super::fib::network_rules;
 use super::firewall::Firewall;
 use super::grammar;
+use super::list::{LAST, REST};
 use crate::failure::Failure;
 use crate::net::words::Words;
 use crate::output::print;
@@ -46,7 +47,7 @@ impl Firewall<'_> {
             false => text,
         };
         let said = format!("{number:05} {shown}\n");
-        let chosen = network_rule(&rule)?;
+        let chosen = network_rules(&rule)?;
         if self.is_repeated(&rule)? {
             return self.say(&said);
         }
@@ -192,6 +193,9 @@ impl Firewall<'_> {
             let meant = meant.filter(|rule| range.contains(&rule.number));
             let before = ids.len();
             ids.extend(meant.map(|rule| rule.id));
+            if set.is_none() && range.contains(&LAST) {
+                ids.push(REST);
+            }
             if ids.len() == before {
                 return Err(Failure::new(format!("ipfw: rule {word} not found")));
             }
