@@ -74,7 +74,26 @@ def scripts_read_what_ip_prints(world):
     told = json.loads(run(world, "-j", "-p", "-s", "link", "show", "eth1"))[0]
     assert told["stats64"]["rx"]["packets"] > 0 or world.mode == "kernel", told
 
-    assert len(run(world, "route", "show", "10.5.0.0/16").splitlines()) == 2
+    assert len(run(world, "rule", "show", "table", "10").splitlines()) == 2
+    for words, count in (
+        ("root 10.4.0.0/15", 2),
+        ("match 10.5.1.0/24", 3),
+        ("exact 10.5.1.0/24", 0),
+        ("10.5.0.0/16", 2),
+    ):
+        shown = run(world, "route", "show", *words.split()).splitlines()
+        assert len(shown) == count, (words, shown)
+    lines = run(world, "-o", "-4", "addr", "show", "to", "10.10.0.0/16").splitlines()
+    assert [line.split()[1:4] for line in lines] == [["eth2", "inet", "10.10.0.2/24"]], lines
+    assert run(world, "-o", "-4", "addr", "show", "dev", "eth1", "scope", "link") == ""
+    run(world, "link", "set", "eth2", "mtu", "1400")
+    assert "mtu 1400" in run(world, "link", "show", "eth2")
+    run(world, "link", "set", "eth2", "mtu", "1500")
+    assert "mtu 1500" in run(world, "link", "show", "eth2")
+    if world.mode != "kernel":
+        assert "Invalid MTU" in refusal(world, "link", "set", "eth2", "mtu", "9000")
+        several = ("nexthop", "via", world.PEER, "nexthop", "via", "10.77.0.9")
+        assert "one gateway" in refusal(world, "route", "add", "10.8.0.0/16", *several)
     run(world, "route", "flush", "10.5.0.0/16")
     assert run(world, "route", "show", "10.5.0.0/16") == ""
     for word, why in (
@@ -97,6 +116,8 @@ def scripts_read_what_ip_prints(world):
     assert run(world, "route", "show", "table", "all", "via", "10.10.0.1") == ""
     run(world, "addr", "flush", "dev", "eth2")
     assert run(world, "-o", "-4", "addr", "show", "dev", "eth2") == ""
+    run(world, "rule", "flush")
+    assert "lookup 10" not in run(world, "rule", "show")
 
 
 @test(modes=("kernel", "inprocess"))
@@ -107,6 +128,10 @@ def neighbours_are_listed_by_what_is_asked_and_flushed(world):
     shown = run(world, "neigh", "show", "nud", "permanent", "dev", "eth1")
     assert shown.split()[0] == "10.77.0.77", shown
     assert "10.77.0.77" not in run(world, "neigh", "show", "dev", "eth2")
+    shown = run(world, "neigh", "get", "10.77.0.77", "dev", "eth1").split()
+    assert shown[:5] == ["10.77.0.77", "dev", "eth1", "lladdr", "02:00:00:00:00:77"], shown
+    why = refusal(world, "neigh", "get", "10.77.0.78", "dev", "eth1")
+    assert "Neighbour entry not found" in why, why
     run(world, "neigh", "flush", "dev", "eth1")
     assert run(world, "neigh", "show", "10.77.0.77", "nud", "permanent") != ""
     run(world, "neigh", "flush", "dev", "eth1", "nud", "permanent")

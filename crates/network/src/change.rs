@@ -271,6 +271,7 @@ impl NetworkState {
             link: number,
             mac: parent.mac,
             mtu: 0,
+            device_mtu: 0,
             addresses: Vec::new(),
             hosts: Vec::new(),
             is_down: false,
@@ -317,22 +318,40 @@ impl NetworkState {
 
     fn set_mtu(&mut self, name: &str, mtu: u16) -> Result<(), Refused> {
         let found = self.find(name).ok_or(Refused::NoSuchInterface)?;
-        if found.is_port() {
-            return Err(Refused::OwnInterface);
-        }
-        let mtu_max = found.mtu_max(self.parent_of(found).mtu);
+        let mtu_max = match found.is_port() {
+            true => found.device_mtu(),
+            false => found.mtu_max(self.parent_of(found).mtu),
+        };
         let interface = self.interface(name)?;
         if !(MTU_MIN..=mtu_max).contains(&mtu) {
             return Err(Refused::InvalidMtu);
         }
-        interface.mtu = mtu;
-        let link = interface.link;
-        // As on Linux, an interface is not wider than the one below it.
-        let of_it = self.interfaces.iter_mut();
-        for inner in of_it.filter(|it| it.within == Some(link)) {
-            inner.mtu = inner.mtu.min(inner.mtu_max(mtu));
+        if interface.is_port() {
+            interface.device_mtu = if mtu == mtu_max { 0 } else { mtu_max };
         }
+        interface.mtu = mtu;
+        let of = (interface.link(), interface.is_port());
+        self.narrow_within(of, mtu);
         Ok(())
+    }
+
+    /// As on Linux, an interface is not wider than the one below it.
+    fn narrow_within(&mut self, (of, is_port): (LinkId, bool), mtu: u16) {
+        let is_above = |it: &Interface| match is_port {
+            true => it.within.is_none() && !it.is_port() && it.link().own() == of.own(),
+            false => it.within == Some(of.0),
+        };
+        let mut narrowed = Vec::new();
+        for inner in self.interfaces.iter_mut().filter(|it| is_above(it)) {
+            let fits = inner.mtu_max(mtu);
+            if inner.mtu > fits {
+                inner.mtu = fits;
+                narrowed.push((inner.link(), fits));
+            }
+        }
+        for (link, mtu) in narrowed {
+            self.narrow_within((link, false), mtu);
+        }
     }
 
     fn add_address(

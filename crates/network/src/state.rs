@@ -61,6 +61,10 @@ pub struct Interface {
     pub mac: [u8; 6],
     /// Largest IP packet in bytes.
     pub mtu: u16,
+    /// Largest one that a port's device takes, where an operator has made the port's smaller; 0 =
+    /// the port's.
+    #[serde(default)]
+    pub device_mtu: u16,
     /// With their prefix lengths.
     pub addresses: Vec<(IpAddr, u8)>,
     /// Addresses of the host at the other end of a device of our own.
@@ -80,6 +84,24 @@ impl Interface {
     /// Which port it is, or which VLAN of which port.
     pub fn link(&self) -> LinkId {
         LinkId(self.link)
+    }
+
+    /// The largest MTU that a port's device takes.
+    pub fn device_mtu(&self) -> u16 {
+        match self.device_mtu {
+            0 => self.mtu,
+            mtu => mtu,
+        }
+    }
+
+    /// The device takes packets of another size from now on. One that is narrower by choice stays
+    /// so while it fits.
+    pub fn follow_device(&mut self, mtu: u16) {
+        let is_narrower = self.device_mtu != 0 && self.mtu < mtu;
+        if !is_narrower {
+            self.mtu = mtu;
+        }
+        self.device_mtu = if is_narrower { mtu } else { 0 };
     }
 
     /// The largest MTU that it may have on an interface which takes packets of this size.
@@ -227,6 +249,7 @@ impl NetworkState {
             link: 0,
             mac: [0; 6],
             mtu: 0,
+            device_mtu: 0,
             addresses: Vec::new(),
             hosts: Vec::new(),
             is_down: false,

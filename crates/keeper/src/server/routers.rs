@@ -58,14 +58,21 @@ impl Server {
                     None => continue,
                 }
             }
-            if link.index != port.index && !is_again || mtu == port.mtu {
+            if link.index != port.index && !is_again || mtu == port.device_mtu() {
                 continue;
             }
             is_changed = true;
+            let mut followed = port.clone();
+            followed.follow_device(mtu);
             let of_port = |it: &&mut Interface| it.link().own() == port.link();
             for interface in state.interfaces.iter_mut().filter(of_port) {
+                if interface.is_port() {
+                    interface.follow_device(mtu);
+                    continue;
+                }
                 // One that is narrower by choice stays so while it fits.
-                let (before, after) = (interface.mtu_max(port.mtu), interface.mtu_max(mtu));
+                let (before, after) = (port.mtu, followed.mtu);
+                let (before, after) = (interface.mtu_max(before), interface.mtu_max(after));
                 if interface.mtu == before || interface.mtu > after {
                     interface.mtu = after;
                 }

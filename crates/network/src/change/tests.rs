@@ -166,7 +166,7 @@ fn a_vlan_is_of_its_port() {
     assert_eq!(after.port_of(made).name, "eth2");
     let refused = |changes: &[Change]| after.changed(changes).unwrap_err().refused;
     assert_eq!(refused(&[mtu("eth1.10", 8000)]), Refused::InvalidMtu);
-    assert_eq!(refused(&[mtu("eth2", 1400)]), Refused::OwnInterface);
+    assert_eq!(refused(&[mtu("eth2", 9001)]), Refused::InvalidMtu);
     assert_eq!(refused(&[vlan("x", link)]), Refused::Exists);
     let nowhere = vlan("x", LinkId::new(2, 10).0);
     assert_eq!(refused(&[nowhere]), Refused::NoSuchInterface);
@@ -174,6 +174,31 @@ fn a_vlan_is_of_its_port() {
         name: "eth2".to_owned(),
     };
     assert_eq!(refused(&[gone]), Refused::OwnInterface);
+}
+
+#[test]
+fn a_port_is_as_narrow_as_an_operator_and_its_device_want() {
+    let mtu = |name: &str, mtu| Change::SetMtu {
+        name: name.to_owned(),
+        mtu,
+    };
+    let mtus = |state: &NetworkState| ["eth2", "eth2.10"].map(|name| state.find(name).unwrap().mtu);
+    let link = LinkId::new(1, 10).0;
+    let wide = two_ports().changed(&[vlan("eth2.10", link)]).unwrap();
+    let narrow = wide.changed(&[mtu("eth2", 1400)]).unwrap();
+    assert_eq!(mtus(&narrow), [1400, 1400]);
+    let follows = |state: &NetworkState, mtu| {
+        let mut port = state.find("eth2").unwrap().clone();
+        port.follow_device(mtu);
+        (port.mtu, port.device_mtu())
+    };
+    assert_eq!(follows(&narrow, 1500), (1400, 1500));
+    assert_eq!(follows(&narrow, 1300), (1300, 1300));
+    assert_eq!(follows(&wide, 1500), (1500, 1500));
+    // As on Linux, what is above does not become wider by itself.
+    let again = narrow.changed(&[mtu("eth2", 9000)]).unwrap();
+    assert_eq!(mtus(&again), [9000, 1400]);
+    assert_eq!(follows(&again, 9500), (9500, 9500));
 }
 
 #[test]

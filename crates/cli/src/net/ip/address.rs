@@ -1,17 +1,17 @@
 //! `ip addr`.
 
 use std::fmt::Write as _;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use serde_json::{Value, json};
 use slipstack_channel::control::net::zone::plain;
 use slipstack_channel::control::net::{Change, Interface, Mode, NetworkState};
 
 use super::layout::{self, Shown};
-use super::link::with_counts;
+use super::link::{Links, with_counts};
 use super::options::Options;
 use crate::failure::Failure;
-use crate::net::names::{broadcast_of, find_interface, mac_text, parse_net};
+use crate::net::names::{broadcast_of, find_interface, mac_text, network_of, parse_net};
 use crate::net::target::Target;
 use crate::net::words::Words;
 
@@ -27,29 +27,84 @@ pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Re
     }
 }
 
+/// The addresses that are listed.
+#[derive(Clone, Copy, Default)]
+struct Wanted<'a> {
+    options: Options,
+    scope: Option<&'a str>,
+    /// Those within this network.
+    to: Option<(IpAddr, u8)>,
+}
+
+impl Wanted<'_> {
+    fn has(&self, ip: IpAddr) -> bool {
+        let is_within = |(net, len): (IpAddr, u8)| {
+            net.is_ipv4() == ip.is_ipv4() && network_of((ip, len)) == network_of((net, len))
+        };
+        self.options.wants(ip.is_ipv6())
+            && self.scope.is_none_or(|scope| scope == scope_of(ip))
+            && self.to.is_none_or(is_within)
+    }
+
+    /// Returns whether an interface with none of them is listed: one that has no address at all,
+    /// where nothing is wanted of an address.
+    fn has_bare(&self, it: &Interface) -> bool {
+        let is_any = self.scope.is_none() && self.to.is_none();
+        is_any || (self.to.is_none() && it.addresses.is_empty())
+    }
+}
+
+/// The scope of an address, as the kernel would give it one.
+fn scope_of(ip: IpAddr) -> &'static str {
+    match ip {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => "link",
+        ip if ip.is_loopback() => "host",
+        _ => "global",
+    }
+}
+
 fn show(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
     let state = target.network()?;
-    words.take("dev");
-    let only = match words.next() {
-        Some(name) => Some(find_interface(&state, name)?.name.clone()),
-        None => None,
+    let mut wanted = Wanted {
+        options,
+        ..Wanted::default()
     };
-    words.end()?;
+    let mut links = Links::default();
+    while let Some(word) = words.next() {
+        match word {
+            "scope" => {
+                wanted.scope = match words.value(word)? {
+                    "global" | "universe" => Some("global"),
+                    known @ ("link" | "host") => Some(known),
+                    other => return Err(words.wrong(word, other)),
+                }
+            }
+            "to" => {
+                let text = words.value(word)?;
+                wanted.to = Some(parse_net(text).ok_or_else(|| words.wrong(word, text))?);
+            }
+            word => links.take(word, &mut words, &state)?,
+        }
+    }
     let counted = target.counted(&state, options.has_statistics)?;
     let mut text = String::new();
     let mut json = Vec::new();
-    for it in chosen(&state, only.as_deref()) {
+    for it in links.of(&state) {
+        let lines = lines(&state, it, &wanted);
+        if lines.is_empty() && !wanted.has_bare(it) {
+            continue;
+        }
         let counted = counted.get(&it.name);
         text += &layout::text(
             &Shown {
                 state: &state,
                 it,
-                addresses: Some(&lines(&state, it, options)),
+                addresses: Some(&lines),
                 counted,
             },
             options,
         );
-        json.push(with_counts(as_json(&state, it, options), counted));
+        json.push(with_counts(as_json(&state, it, &wanted), counted));
     }
     options.show(json, &text)
 }
@@ -74,22 +129,18 @@ fn flush(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), 
     }
 }
 
-fn chosen<'a>(
-    state: &'a NetworkState,
-    only: Option<&'a str>,
-) -> impl Iterator<Item = &'a Interface> {
-    let all = state.interfaces.iter();
-    all.filter(move |it| only.is_none_or(|name| it.name == name))
-}
-
 /// All interfaces with their addresses.
 pub(super) fn text(state: &NetworkState, options: Options) -> String {
+    let wanted = Wanted {
+        options,
+        ..Wanted::default()
+    };
     let shown = |it: &Interface| {
         layout::text(
             &Shown {
                 state,
                 it,
-                addresses: Some(&lines(state, it, options)),
+                addresses: Some(&lines(state, it, &wanted)),
                 counted: None,
             },
             options,
@@ -99,20 +150,19 @@ pub(super) fn text(state: &NetworkState, options: Options) -> String {
 }
 
 /// The addresses of an interface, a line each.
-fn lines(state: &NetworkState, it: &Interface, options: Options) -> Vec<String> {
+fn lines(state: &NetworkState, it: &Interface, wanted: &Wanted<'_>) -> Vec<String> {
     let mut lines = Vec::new();
-    let wanted = it.addresses.iter();
-    for net in wanted.filter(|(ip, _)| options.wants(ip.is_ipv6())) {
+    for net in it.addresses.iter().filter(|(ip, _)| wanted.has(*ip)) {
         let (ip, len) = net;
         let word = if ip.is_ipv4() { "inet" } else { "inet6" };
         let mut line = format!("{word} {ip}/{len}");
         if let Some(broadcast) = broadcast_of(*net) {
             let _ = write!(line, " brd {broadcast}");
         }
-        let _ = write!(line, " scope global {}", it.name);
+        let _ = write!(line, " scope {} {}", scope_of(*ip), it.name);
         lines.push(line);
     }
-    for (ip, len, scope) in learnt(state, it, options) {
+    for (ip, len, scope) in learnt(state, it, wanted) {
         lines.push(format!("inet6 {ip}/{len} scope {scope} dynamic"));
     }
     lines
@@ -122,41 +172,42 @@ fn lines(state: &NetworkState, it: &Interface, options: Options) -> Vec<String> 
 fn learnt<'a>(
     state: &'a NetworkState,
     it: &Interface,
-    options: Options,
+    wanted: &'a Wanted<'a>,
 ) -> impl Iterator<Item = (Ipv6Addr, u8, &'static str)> + 'a {
-    let (link, is_wanted) = (it.link, options.wants(true));
+    let link = it.link;
     let all = state.learnt.iter().flat_map(|learnt| &learnt.addresses);
-    let own = all.filter(move |known| known.link == link && is_wanted);
-    own.map(|known| {
-        let scope = match known.ip.is_unicast_link_local() {
-            true => "link",
-            false => "global",
-        };
-        (plain(known.ip), known.prefix_len, scope)
-    })
+    let own = all.filter(move |known| known.link == link);
+    let own = own.map(|known| (plain(known.ip), known.prefix_len));
+    own.filter(|(ip, _)| wanted.has((*ip).into()))
+        .map(|(ip, len)| (ip, len, scope_of(ip.into())))
 }
 
 /// All addresses one by one, each with its interface.
 pub(super) fn entries(state: &NetworkState) -> impl Iterator<Item = Value> + '_ {
+    const ALL: &Wanted<'_> = &Wanted {
+        options: Options::NONE,
+        scope: None,
+        to: None,
+    };
     state.interfaces.iter().flat_map(|it| {
         let addresses = it.addresses.iter();
         let own = addresses.map(|(ip, len)| (*ip, *len));
-        let learnt = learnt(state, it, Options::default());
+        let learnt = learnt(state, it, ALL);
         let all = own.chain(learnt.map(|(ip, len, _)| (ip.into(), len)));
         all.map(|(ip, len)| json!({"ifname": it.name, "local": ip, "prefixlen": len}))
     })
 }
 
-fn as_json(state: &NetworkState, it: &Interface, options: Options) -> Value {
+fn as_json(state: &NetworkState, it: &Interface, wanted: &Wanted<'_>) -> Value {
     let addresses = it.addresses.iter();
-    let addresses = addresses.filter(|(ip, _)| options.wants(ip.is_ipv6()));
+    let addresses = addresses.filter(|(ip, _)| wanted.has(*ip));
     let mut addresses: Vec<Value> = addresses
         .map(|net| {
             let mut row = json!({
                 "family": if net.0.is_ipv4() { "inet" } else { "inet6" },
                 "local": net.0,
                 "prefixlen": net.1,
-                "scope": "global",
+                "scope": scope_of(net.0),
                 "label": it.name,
             });
             if let Some(broadcast) = broadcast_of(*net) {
@@ -165,7 +216,7 @@ fn as_json(state: &NetworkState, it: &Interface, options: Options) -> Value {
             row
         })
         .collect();
-    addresses.extend(learnt(state, it, options).map(|(ip, len, scope)| {
+    addresses.extend(learnt(state, it, wanted).map(|(ip, len, scope)| {
         json!({
             "family": "inet6", "local": ip, "prefixlen": len, "scope": scope, "dynamic": true,
         })

@@ -1,7 +1,6 @@
 //! Layouts of interfaces: lines as `ip` has them, one line (`-o`), a short line (`-br`).
 
 use std::fmt::Write as _;
-use std::net::IpAddr;
 
 use slipstack_channel::control::net::{Interface, NetworkState};
 
@@ -22,7 +21,7 @@ pub(super) fn text(shown: &Shown<'_>, options: Options) -> String {
     match options.form {
         Form::Lines => in_lines(shown),
         Form::One => in_one(shown),
-        Form::Brief => brief(shown, options),
+        Form::Brief => brief(shown),
     }
 }
 
@@ -85,20 +84,17 @@ fn in_one(shown: &Shown<'_>) -> String {
     addresses.iter().map(line).collect()
 }
 
-fn brief(shown: &Shown<'_>, options: Options) -> String {
+fn brief(shown: &Shown<'_>) -> String {
     let it = shown.it;
     let name = match it.is_port() {
         true => it.name.clone(),
         false => format!("{}@{}", it.name, shown.state.port_of(it).name),
     };
     let last = match shown.addresses {
-        Some(_) => {
-            let nets = it
-                .addresses
-                .iter()
-                .filter(|(ip, _)| options.wants(ip.is_ipv6()));
-            let nets = nets.map(|(ip, len): &(IpAddr, u8)| format!("{ip}/{len} "));
-            nets.collect()
+        // The second word of each line is the address.
+        Some(lines) => {
+            let nets = lines.iter().filter_map(|line| line.split(' ').nth(1));
+            nets.map(|net| format!("{net} ")).collect()
         }
         None => {
             let mac = crate::net::names::mac_text(it.mac);

@@ -24,21 +24,57 @@ pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Re
     }
 }
 
+/// The interfaces that are listed.
+#[derive(Default)]
+pub(super) struct Links {
+    name: Option<String>,
+    is_up: bool,
+    is_vlan: bool,
+}
+
+impl Links {
+    /// Takes a word that selects interfaces.
+    pub(super) fn take(
+        &mut self,
+        word: &str,
+        words: &mut Words<'_>,
+        state: &NetworkState,
+    ) -> Result<(), Failure> {
+        match word {
+            "up" => self.is_up = true,
+            "type" => match words.value(word)? {
+                "vlan" => self.is_vlan = true,
+                other => return Err(words.wrong(word, other)),
+            },
+            "dev" => {
+                let name = words.value(word)?;
+                self.name = Some(find_interface(state, name)?.name.clone());
+            }
+            name => self.name = Some(find_interface(state, name)?.name.clone()),
+        }
+        Ok(())
+    }
+
+    pub(super) fn of<'a>(&'a self, state: &'a NetworkState) -> impl Iterator<Item = &'a Interface> {
+        let all = state.interfaces.iter();
+        all.filter(|it| {
+            self.name.as_ref().is_none_or(|name| it.name == *name)
+                && !(self.is_up && it.is_down)
+                && !(self.is_vlan && it.is_port())
+        })
+    }
+}
+
 fn show(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
     let state = target.network()?;
-    words.take("dev");
-    let only = match words.next() {
-        Some(name) => Some(find_interface(&state, name)?.name.clone()),
-        None => None,
-    };
-    words.end()?;
-    let wanted = state.interfaces.iter();
-    let wanted = wanted.filter(|it| only.as_ref().is_none_or(|name| it.name == *name));
-    let wanted: Vec<&Interface> = wanted.collect();
+    let mut links = Links::default();
+    while let Some(word) = words.next() {
+        links.take(word, &mut words, &state)?;
+    }
     let counted = target.counted(&state, options.has_statistics)?;
     let mut text = String::new();
     let mut json = Vec::new();
-    for it in wanted {
+    for it in links.of(&state) {
         let counted = counted.get(&it.name);
         text += &layout::text(
             &Shown {

@@ -85,15 +85,19 @@ const USAGE: &str = "\
 Usage: slipstack ip [OPTIONS] OBJECT COMMAND, in the words of iproute2
   OPTIONS  -4 -6 -f FAMILY -s[tatistics] -o[neline] -br[ief] -j[son] [-p[retty]]
            -p N (the engine of F-Stack's number N) -b[atch] FILE
-  addr     [show] [[dev] IF] | add|replace|change|del NET dev IF [nodad] | flush dev IF
-  link     [show] [[dev] IF] | set IF [up|down] [mtu N] [type vlan egress-qos-map C:P ...]
+  addr     [show] [[dev] IF] [scope S] [to NET] [up] [type vlan]
+           add|replace|change|del NET dev IF [nodad] | flush dev IF
+  link     [show] [[dev] IF] [up] [type vlan]
+           set IF [up|down] [mtu N] [type vlan egress-qos-map C:P ...]
            add link IF name NAME type vlan [protocol 802.1Q|802.1ad] id N | del IF
-  route    [show] [table T|all] [dev IF] [via GW] [NET] | get ADDR [from A] [mark M] [oif IF]
+  route    [show] [table T|all] [dev IF] [via GW] [[exact|root|match] NET]
+           get ADDR [from A] [mark M] [oif IF] [ipproto P] [sport N] [dport N]
            add|append|replace|change|del NET [via GW] [dev IF] [table T] [metric N] [src A] [mtu N]
            flush [table T|all] [dev IF] [via GW] [NET]
-  rule     [show] | add|del [from NET] [to NET] [fwmark M[/MASK]] table T [priority N]
+  rule     [show] | flush | add|del [not] [from NET] [to NET] [fwmark M[/MASK]] [tos T]
+           [ipproto P] [sport N[-N]] [dport N[-N]] [iif IF] [oif IF] table T [priority N]
   neigh    [show] [dev IF] [nud STATE] | add|replace|change ADDR lladdr MAC dev IF
-           del ADDR dev IF | flush [dev IF] [nud STATE]
+           del|get ADDR dev IF | flush [dev IF] [nud STATE]
   monitor
 ";
 

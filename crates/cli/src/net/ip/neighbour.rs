@@ -15,6 +15,7 @@ use crate::net::words::Words;
 pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
     match words.next() {
         None | Some("show" | "list" | "ls" | "sh" | "s") => show(target, options, words),
+        Some("get" | "g") => get(target, options, words),
         Some("flush" | "f") => flush(target, options, words),
         Some("add" | "a") => add(target, words, Mode::Add),
         Some("replace") => add(target, words, Mode::Replace),
@@ -101,6 +102,19 @@ fn show(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), F
     let all = lines(target, options, &mut words)?;
     let text: String = all.iter().map(Line::text).collect();
     options.show(all.iter().map(Line::as_json).collect(), &text)
+}
+
+/// Shows one neighbour.
+fn get(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
+    if !words.has("dev") {
+        return Err(words.missing("dev IF"));
+    }
+    let known = lines(target, options, &mut words)?;
+    match known.as_slice() {
+        [one] => options.show(vec![one.as_json()], &one.text()),
+        [] => Err(Failure::new("Neighbour entry not found")),
+        _ => Err(words.missing("the neighbour's address")),
+    }
 }
 
 /// Forgets what was learnt; what was set goes where the words name it (`nud permanent`).

@@ -31,6 +31,15 @@ pub(super) struct Options {
 }
 
 impl Options {
+    pub(super) const NONE: Options = Options {
+        is_json: false,
+        is_pretty: false,
+        form: Form::Lines,
+        has_statistics: false,
+        is_v6: None,
+        engine: 0,
+    };
+
     pub(super) fn wants(&self, is_v6: bool) -> bool {
         self.is_v6.is_none_or(|only| only == is_v6)
     }

@@ -20,7 +20,35 @@ pub(super) struct Selection {
     table: Option<u32>,
     device: Option<String>,
     via: Option<IpAddr>,
-    to: Option<(IpAddr, u8)>,
+    to: Option<(Range, (IpAddr, u8))>,
+}
+
+/// The destinations that are meant by a network.
+#[derive(Clone, Copy)]
+enum Range {
+    /// It alone.
+    Exact,
+    /// Networks within it.
+    Root,
+    /// Networks that contain it.
+    Match,
+}
+
+impl Range {
+    fn has(self, net: (IpAddr, u8), to: (IpAddr, u8)) -> bool {
+        // The network of everything has no family of its own.
+        let is_within = |inner: (IpAddr, u8), outer: (IpAddr, u8)| {
+            outer.1 == 0
+                || (inner.0.is_ipv4() == outer.0.is_ipv4()
+                    && inner.1 >= outer.1
+                    && network_of((inner.0, outer.1)) == network_of(outer))
+        };
+        match self {
+            Range::Exact => is_within(to, net) && to.1 == net.1,
+            Range::Root => is_within(to, net),
+            Range::Match => is_within(net, to),
+        }
+    }
 }
 
 impl Selection {
@@ -38,6 +66,7 @@ impl Selection {
             table: Some(MAIN_TABLE),
             ..Selection::all()
         };
+        let mut range = Range::Exact;
         while let Some(word) = words.next() {
             match word {
                 "table" => selection.table = table(words.value(word)?, words)?,
@@ -46,11 +75,13 @@ impl Selection {
                     selection.device = Some(find_interface(state, name)?.name.clone());
                 }
                 "via" => selection.via = Some(words.parsed(word)?),
-                "to" | "exact" | "root" => continue,
-                "default" => selection.to = Some((IpAddr::from([0; 4]), 0)),
+                "to" | "exact" => {}
+                "root" => range = Range::Root,
+                "match" => range = Range::Match,
+                "default" => selection.to = Some((range, (IpAddr::from([0; 4]), 0))),
                 text => {
                     let net = parse_net(text).ok_or_else(|| words.wrong("a network", text))?;
-                    selection.to = Some(network_of(net));
+                    selection.to = Some((range, network_of(net)));
                 }
             }
         }
@@ -59,7 +90,7 @@ impl Selection {
 
     fn has(&self, line: &Line) -> bool {
         let via = line.route.as_ref().and_then(|route| route.via);
-        let is_to = |(ip, len): (IpAddr, u8)| len == line.to.1 && (len == 0 || ip == line.to.0);
+        let is_to = |(range, net): (Range, (IpAddr, u8))| range.has(net, line.to);
         self.device.as_ref().is_none_or(|name| *name == line.device)
             && self.via.is_none_or(|wanted| Some(wanted) == via)
             && self.to.is_none_or(is_to)
@@ -292,6 +323,13 @@ fn describe(
             "mtu" => route.mtu = Some(words.parsed(word)?),
             "proto" | "protocol" | "scope" => _ = words.value(word)?,
             "onlink" => {}
+            // fib_create_info() without CONFIG_IP_ROUTE_MULTIPATH.
+            "nexthop" | "nhid" => {
+                return Err(Failure::new(
+                    "Invalid argument: a route has one gateway; append a further one, which \
+                     holds when the first is gone, or choose by rules",
+                ));
+            }
             "default" | "0/0" | "::/0" => to = Some(None),
             text => {
                 let net = parse_net(text).ok_or_else(|| words.wrong("a network", text))?;

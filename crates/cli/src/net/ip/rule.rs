@@ -21,22 +21,43 @@ const PRIORITY_FIRST: u32 = 32_765;
 
 pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
     match words.next() {
-        None | Some("show" | "list" | "ls" | "sh" | "s") => {
-            words.end()?;
-            show(target, options)
-        }
+        None | Some("show" | "list" | "ls" | "sh" | "s") => show(target, options, words),
+        Some("flush" | "f") => flush(target, options, words),
         Some("add" | "a") => add(target, options, words),
         Some("del" | "delete" | "d") => delete(target, options, words),
         Some(other) => Err(words.unknown(other)),
     }
 }
 
-fn show(target: &Target, options: Options) -> Result<(), Failure> {
+/// Lists the rules, or those that have what the words name.
+fn show(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
     let state = target.network()?;
-    let json = all(&state, options)
-        .map(|rule| as_json(&state, &rule))
-        .collect();
-    options.show(json, &text(&state, options))
+    let wanted = read(&mut words, &state, options.is_v6.unwrap_or(false))?;
+    let meant = all(&state, options).filter(|rule| rule.is_meant_by(&wanted));
+    let meant: Vec<RuleEntry> = meant.collect();
+    let json = meant.iter().map(|rule| as_json(&state, rule)).collect();
+    options.show(
+        json,
+        &meant
+            .iter()
+            .map(|rule| line(&state, rule))
+            .collect::<String>(),
+    )
+}
+
+/// Removes the rules of a family, or those that have what the words name; the rules that every
+/// stack has stay.
+fn flush(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
+    let state = target.network()?;
+    let is_v6 = options.is_v6.unwrap_or(false);
+    let wanted = read(&mut words, &state, is_v6)?;
+    let own = state.rules.iter().filter(|rule| rule.is_v6() == is_v6);
+    let meant = own.filter(|rule| rule.is_meant_by(&wanted));
+    let changes: Vec<Change> = meant.cloned().map(Change::DelRule).collect();
+    match changes.is_empty() {
+        true => Ok(()),
+        false => target.change(changes),
+    }
 }
 
 /// With those that every stack has.
@@ -80,11 +101,11 @@ fn mark_text((value, mask): (u32, u32)) -> String {
 }
 
 pub(super) fn text(state: &NetworkState, options: Options) -> String {
-    let mut text = String::new();
-    for rule in all(state, options) {
-        let _ = writeln!(text, "{}:\t{}", rule.priority, describe(state, &rule));
-    }
-    text
+    all(state, options).map(|rule| line(state, &rule)).collect()
+}
+
+fn line(state: &NetworkState, rule: &RuleEntry) -> String {
+    format!("{}:\t{}\n", rule.priority, describe(state, rule))
 }
 
 /// A rule without its priority.
