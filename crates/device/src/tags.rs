@@ -56,6 +56,16 @@ fn parse_at(frame: &[u8], at: usize) -> Option<Kind> {
     Some((u16::from_be_bytes([c, d]) & VLAN_MASK, is_provider))
 }
 
+/// Takes so many bytes of tags out of a frame; the rest moves.
+#[cold]
+pub(crate) fn take_out(frame: &mut [u8], tags: usize) -> &mut [u8] {
+    if frame.len() < ADDRESSES + tags {
+        return frame;
+    }
+    frame.copy_within(..ADDRESSES, tags);
+    &mut frame[tags..]
+}
+
 /// Puts a tag that the kernel has taken out back between the addresses and the type of a frame of
 /// this length; returns the length with it. A frame without room for a tag is left as it is.
 pub(crate) fn restore(buffer: &mut [u8], len: usize, tag: Option<[u8; TAG_LEN]>) -> usize {
@@ -115,6 +125,27 @@ impl Tags {
             true => self.find_link((outer, Some(inner()?))),
             false => None,
         }
+    }
+
+    /// Returns the link of a frame that has all of its tags, and how many bytes these are; `None`
+    /// if it is of a VLAN that is not wanted.
+    #[inline]
+    pub fn link_of_frame(&self, frame: &[u8]) -> Option<(u16, usize)> {
+        match parse(frame) {
+            None => (self.own == 0).then_some((0, 0)),
+            Some(outer) => self.link_of_tagged(frame, outer),
+        }
+    }
+
+    #[cold]
+    fn link_of_tagged(&self, frame: &[u8], outer: Kind) -> Option<(u16, usize)> {
+        if let Some(link) = self.link_within(outer, || parse_second(frame)) {
+            return Some((link, 2 * TAG_LEN));
+        }
+        // Number 0 is no VLAN: such a tag has a priority alone (IEEE 802.1Q 9.6).
+        let is_own = outer == (self.own, false);
+        let link = if is_own { Some(0) } else { self.link_of(outer) };
+        link.map(|link| (link, TAG_LEN))
     }
 
     fn find_link(&self, tags: (Kind, Option<Kind>)) -> Option<u16> {
@@ -281,6 +312,44 @@ mod tests {
         );
         assert_eq!(parse(&ipv4(0x10)), None);
         assert_eq!(parse(&frame[..15]), None);
+    }
+
+    #[test]
+    fn a_frame_with_all_of_its_tags_is_of_the_link_that_they_name() {
+        let frame = |tags: &[u8]| [&[1; 6][..], &[2; 6], tags, &[8, 0, 0x45]].concat();
+        let provider = VlanTag {
+            is_provider: true,
+            ..VlanTag::plain(20)
+        };
+        let inner = LinkTags {
+            link: 4094,
+            outer: provider,
+            inner: Some(VlanTag::plain(10)),
+        };
+        let links = [inner, LinkTags::single(10, VlanTag::plain(10))];
+        let both = [0x88, 0xa8, 0, 20, 0x81, 0, 0xe0, 10];
+        let rows: [(u16, &[u8], _); 9] = [
+            (0, &[], Some((0, 0))),
+            (0, &[0x81, 0, 0x20, 0], Some((0, 4))),
+            (0, &[0x81, 0, 0x20, 10], Some((10, 4))),
+            (0, &[0x81, 0, 0, 11], None),
+            (0, &both, Some((4094, 8))),
+            (0, &both[..4], None),
+            (7, &[], None),
+            (7, &[0x81, 0, 0, 7], Some((0, 4))),
+            (7, &[0x81, 0, 0, 10], Some((10, 4))),
+        ];
+        for (own, bytes, link) in rows {
+            let mut tags = Tags::new(own);
+            tags.set(&links);
+            let mut frame = frame(bytes);
+            assert_eq!(tags.link_of_frame(&frame), link, "{own}: {bytes:x?}");
+            if let Some((_, len)) = link {
+                let plain = [&[1; 6][..], &[2; 6], &[8, 0, 0x45]].concat();
+                assert_eq!(take_out(&mut frame, len), plain);
+            }
+        }
+        assert_eq!(take_out(&mut [5; 15], 4), [5; 15]);
     }
 
     #[test]

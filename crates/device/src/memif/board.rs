@@ -207,10 +207,11 @@ impl Board {
         }
     }
 
-    /// Puts a frame into another slot's inbox. Returns whether it was taken, and whether slot 0 is
-    /// to be notified.
-    pub(super) fn post(&self, slot: u16, frame: &[u8]) -> (bool, bool) {
-        let is_taken = self.inbox(slot).is_some_and(|inbox| inbox.push(&[frame]));
+    /// Puts a frame without its tags into another slot's inbox, behind the number of its link.
+    /// Returns whether it was taken, and whether slot 0 is to be notified.
+    pub(super) fn post(&self, slot: u16, link: u16, frame: &[u8]) -> (bool, bool) {
+        let parts = [&link.to_ne_bytes()[..], frame];
+        let is_taken = self.inbox(slot).is_some_and(|inbox| inbox.push(&parts));
         let bit = 1u64.checked_shl(u32::from(slot)).unwrap_or(0);
         let wanted = self.wanted();
         let before = wanted.map_or(0, |word| word.fetch_or(bit, Ordering::AcqRel));

@@ -19,7 +19,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde::{Deserialize, Serialize};
 use slipstack_mem::Region;
 
-use crate::backend::{Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened};
+use crate::backend::{
+    Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened, TagSupport,
+};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::null::unlinked;
@@ -56,7 +58,11 @@ impl Backend for Memif {
             default_interface: Some("memif0"),
             // No neighbours: the peer may come hours later, so there is no station to probe for the
             // address.
-            capabilities: Capabilities::NONE,
+            capabilities: Capabilities {
+                has_vlans: true,
+                tags: TagSupport::All,
+                ..Capabilities::NONE
+            },
         }
     }
 
@@ -154,6 +160,7 @@ impl Backend for Memif {
         };
         let slot = MemifSlot::new(SlotSetup {
             info: parts.params.link.info(),
+            vlan: parts.params.link.vlan,
             slot: params.slot,
             board,
             steering,

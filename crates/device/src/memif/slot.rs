@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use slipstack_mem::{InboxReader, RawSlice, now_ns};
+use slipstack_terms::LinkTags;
 use slipstack_wire::{RxMeta, TxOffload};
 
 use super::board::{Board, Side};
@@ -18,9 +19,12 @@ use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
 use crate::packets;
 use crate::steering::Steering;
+use crate::tags::{self, Tags};
 
 /// A description of a link, as text, at most.
 const SHAPE_MAX: usize = 4096;
+/// Bytes of the number of a link, before a frame in an inbox.
+const LINK_LEN: usize = size_of::<u16>();
 /// Frames that one publication shows the peer at most, where no other slot sends by the queue.
 const BATCH_MAX: u16 = 32;
 /// Time for which a server that has been reached is waited for.
@@ -41,6 +45,8 @@ pub(super) enum Source {
 #[derive(Debug)]
 pub(super) struct SlotSetup {
     pub info: DeviceInfo,
+    /// The VLAN of the device's own link; 0 = its frames have no tag.
+    pub vlan: u16,
     pub slot: u16,
     pub board: Board,
     pub steering: Steering,
@@ -75,6 +81,7 @@ pub(super) struct MemifSlot {
     /// A server that is there has been given the time to agree.
     is_awaited: bool,
     buffer: Vec<u8>,
+    tags: Tags,
     counters: DeviceCounters,
     notice: Option<String>,
 }
@@ -107,7 +114,8 @@ impl MemifSlot {
             batch: None,
             is_unrung: false,
             is_awaited: false,
-            buffer: vec![0; FRAME_MAX],
+            buffer: vec![0; FRAME_MAX + LINK_LEN],
+            tags: Tags::new(setup.vlan),
             counters: DeviceCounters::default(),
             notice: None,
             setup,
@@ -315,7 +323,10 @@ impl MemifSlot {
         while done < budget
             && let Some(len) = self.inbox.pop(now, &mut self.buffer)
         {
-            give(&mut self.counters, &self.buffer[..len], sink);
+            if let Some((link, frame)) = self.buffer[..len].split_first_chunk() {
+                let link = u16::from_ne_bytes(*link);
+                give(&mut self.counters, link, frame, sink);
+            }
             done += 1;
         }
         done
@@ -334,6 +345,7 @@ impl MemifSlot {
             inbox,
             buffer,
             counters,
+            tags,
             ..
         } = self;
         let Some(link) = link else {
@@ -349,8 +361,16 @@ impl MemifSlot {
         let mut own = 0;
         // Frames of others count as well: they are not to hold this slot up for ever.
         link.receive(lane, budget, buffer, |frame| {
-            if is_own(setup, counters, frame) {
-                give(counters, frame, sink);
+            let Some((link, tags_len)) = tags.link_of_frame(frame) else {
+                counters.rx_vlan += 1;
+                return;
+            };
+            let frame = match tags_len {
+                0 => frame,
+                _ => tags::take_out(frame, tags_len),
+            };
+            if is_own(setup, counters, link, frame) {
+                give(counters, link, frame, sink);
                 own += 1;
             }
         })?;
@@ -358,15 +378,20 @@ impl MemifSlot {
     }
 }
 
-fn give(counters: &mut DeviceCounters, frame: &[u8], sink: &mut dyn Sink) {
+#[inline]
+fn give(counters: &mut DeviceCounters, link: u16, frame: &[u8], sink: &mut dyn Sink) {
     counters.rx_frames += 1;
     counters.rx_bytes += frame.len() as u64;
-    sink.frame(frame, RxMeta::UNKNOWN);
+    let meta = RxMeta {
+        link,
+        ..RxMeta::UNKNOWN
+    };
+    sink.frame(frame, meta);
 }
 
 /// Determines the slot of a frame; another slot's frame goes there.
 #[inline]
-fn is_own(setup: &SlotSetup, counters: &mut DeviceCounters, frame: &[u8]) -> bool {
+fn is_own(setup: &SlotSetup, counters: &mut DeviceCounters, link: u16, frame: &[u8]) -> bool {
     let is_to_us = frame.get(..6) == Some(&setup.info.mac);
     if !is_to_us && !frame.first().is_some_and(is_group) {
         counters.rx_foreign += 1;
@@ -376,7 +401,7 @@ fn is_own(setup: &SlotSetup, counters: &mut DeviceCounters, frame: &[u8]) -> boo
     if owner == setup.slot {
         return true;
     }
-    match setup.board.post(owner, frame) {
+    match setup.board.post(owner, link, frame) {
         (false, _) => counters.rx_passed_lost += 1,
         (true, is_news) => {
             counters.rx_passed_on += 1;
@@ -473,13 +498,23 @@ impl Device for MemifSlot {
         &mut self,
         header: &[u8],
         payload: [RawSlice<'_>; 2],
-        _offload: TxOffload,
+        offload: TxOffload,
     ) -> Result<(), TxFull> {
         self.refresh();
         if self.link.is_none() {
             // As on a link without a carrier.
             self.counters.tx_unlinked += 1;
             return Ok(());
+        }
+        let tagged;
+        let mut header = header;
+        if offload.link != 0 || self.setup.vlan != 0 {
+            let Some((with_tags, _)) = self.tags.insert(header, &offload) else {
+                self.counters.tx_dropped += 1;
+                return Ok(());
+            };
+            tagged = with_tags;
+            header = tagged.bytes();
         }
         match self.put(header, payload) {
             Ok(true) => {
@@ -500,6 +535,10 @@ impl Device for MemifSlot {
                 Ok(())
             }
         }
+    }
+
+    fn set_vlans(&mut self, vlans: &[LinkTags]) {
+        self.tags.set(vlans);
     }
 
     fn flush(&mut self) {

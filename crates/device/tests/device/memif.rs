@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use slipstack_device::{Device, Port, RingPosition, RxMeta, Slots, Transport, TxOffload};
+use slipstack_device::{
+    Device, LinkTags, Port, RingPosition, RxMeta, Slots, Transport, TxOffload, VlanTag,
+};
 
 use crate::net::{self, PEER, STACK};
 
@@ -248,4 +250,75 @@ fn frames_that_a_peer_sent_before_it_ended_arrive() {
         let expected: Vec<u8> = (0..15).map(|n| 2 * n + slot).collect();
         assert_eq!(seen, expected, "slot {slot}");
     }
+}
+
+#[test]
+fn frames_of_vlans_have_their_tags_and_reach_the_engine_of_their_port() {
+    if !net::may_run("memif VLANs") {
+        return;
+    }
+    let socket = Socket::new("vlans");
+    let (server, client) = (socket.open("server", 1), socket.open("client", 2));
+    let tables = client.steering();
+    tables.set_own(&[(STACK.into(), 24)]).unwrap();
+    tables.set_port(Transport::Udp, 7, Port::Slot(1)).unwrap();
+    let (mut peer, mut keeper) = (adopt(&server, 0), adopt(&client, 0));
+    connect(&mut peer, &mut keeper);
+    let mut engine = adopt(&client, 1);
+    let provider = VlanTag {
+        is_provider: true,
+        ..VlanTag::plain(20)
+    };
+    let links = |single, double| {
+        let double = LinkTags {
+            link: double,
+            outer: provider,
+            inner: Some(VlanTag::plain(7)),
+        };
+        [LinkTags::single(single, VlanTag::plain(10)), double]
+    };
+    peer.set_vlans(&links(10, 4000));
+    keeper.set_vlans(&links(11, 4001));
+    engine.set_vlans(&links(11, 4001));
+    let frame = datagram(client.link().mac, 7, 1);
+    let end = Instant::now() + PATIENCE;
+    for by_keeper in [true, false] {
+        for (sent, expected) in [(10, 11), (4000, 4001), (0, 0)] {
+            net::send(&mut *peer, &frame, &[], TxOffload::on(sent));
+            peer.flush();
+            let mut seen = Vec::new();
+            while seen.is_empty() {
+                assert!(Instant::now() < end, "{sent}");
+                if by_keeper {
+                    received(&mut *keeper);
+                }
+                engine.rx(16, &mut |frame: &[u8], meta: RxMeta| {
+                    seen.push((frame.to_vec(), meta.link));
+                });
+            }
+            assert_eq!(seen, [(frame.clone(), expected)]);
+        }
+        while engine.counters().tx_frames == 0 {
+            received(&mut *keeper);
+            received(&mut *engine);
+            send(&mut *engine, &[0xff; 60], &[]);
+        }
+    }
+    assert!(keeper.counters().rx_passed_on > 0, "by way of the keeper");
+    received(&mut *peer);
+    let back = [&[0xff; 6][..], &[2; 6], &[0x88, 0xb5], &[9; 46]].concat();
+    for (sent, expected) in [(11, 10), (4001, 4000)] {
+        net::send(&mut *engine, &back, &[], TxOffload::on(sent));
+        engine.flush();
+        let mut seen = Vec::new();
+        peer.rx(16, &mut |frame: &[u8], meta: RxMeta| {
+            seen.push((frame.to_vec(), meta.link));
+        });
+        assert_eq!(seen, [(back.clone(), expected)]);
+    }
+    peer.set_vlans(&[]);
+    net::send(&mut *engine, &back, &[], TxOffload::on(11));
+    engine.flush();
+    assert!(received(&mut *peer).is_empty());
+    assert_eq!(peer.counters().rx_vlan, 1);
 }

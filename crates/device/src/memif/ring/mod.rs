@@ -345,15 +345,15 @@ impl Connection {
         self.lanes[lane].rx.usable().map_or(0, |(_, first)| first)
     }
 
-    /// Copies frames out one after the other, passes each to `take`, and gives the buffers of all
-    /// back at the end. Returns how many there were: `most` at most, and only complete ones.
+    /// Copies frames out one after the other, passes each copy to `take`, and gives the buffers of
+    /// all back at the end. Returns how many there were: `most` at most, and only complete ones.
     #[inline]
     pub(super) fn receive(
         &self,
         lane: usize,
         most: usize,
         into: &mut [u8],
-        mut take: impl FnMut(&[u8]),
+        mut take: impl FnMut(&mut [u8]),
     ) -> Result<usize, ProtocolViolation> {
         let rx = &self.lanes[lane].rx;
         let (count, first) = rx.usable()?;
@@ -366,7 +366,7 @@ impl Connection {
             };
             used += pieces;
             frames += 1;
-            take(&into[..len]);
+            take(&mut into[..len]);
         }
         if used > 0 {
             if rx.is_client {

@@ -84,7 +84,7 @@ fn receive(link: &Connection) -> Option<Vec<u8>> {
 
 fn receive_by(link: &Connection, lane: usize) -> Option<Vec<u8>> {
     let (mut buffer, mut frame) = (vec![0; FRAME_MAX], None);
-    let take = |bytes: &[u8]| frame = Some(bytes.to_vec());
+    let take = |bytes: &mut [u8]| frame = Some(bytes.to_vec());
     link.receive(lane, 1, &mut buffer, take).unwrap();
     frame
 }
@@ -138,7 +138,7 @@ fn frames_come_in_bursts_of_the_requested_size() {
         let mut seen = Vec::new();
         let mut buffer = vec![0; FRAME_MAX];
         for (most, got) in [(0, 0), (4, 4), (16, 6), (16, 0)] {
-            let take = |frame: &[u8]| seen.push(frame[0]);
+            let take = |frame: &mut [u8]| seen.push(frame[0]);
             assert_eq!(to.receive(0, most, &mut buffer, take), Ok(got));
         }
         assert_eq!(seen, Vec::from_iter(0..10));
