@@ -5,8 +5,11 @@ import subprocess
 from collections import Counter
 
 from harness import test
+from harness.http import get as get_page
+from harness.native import compiled
 from harness.nginx import Nginx
 from harness.process import until
+from harness.world import PROGRAMS
 from test_engines import check_one_thread_per_connection, started
 
 ADAPTER = {"FF_NB_FSTACK_INSTANCE": "2", "FF_PROC_ID": "1"}
@@ -140,3 +143,42 @@ def connections_that_one_thread_accepts_are_served_wherever_they_are(world):
     for _ in range(3):
         assert sum(check_one_thread_per_connection(world, 12, rounds=10).values()) == 12
     assert set(channels(world, server)) == {"0", "1"} and server.is_running()
+
+
+@test(modes=("instance",))
+def threads_and_programs_have_a_port_of_their_own_in_each_instance(world):
+    for name in ("0", "1"):
+        world.start_instance(name)
+
+    def program(source, compiler, threads):
+        flags = ["-DPORT_OF_INSTANCE", f"-DTHREADS={threads}"]
+        return compiled(world, PROGRAMS / "fstack" / source, compiler, flags, "slipstack")
+
+    def started(made, **variables):
+        return world.beside(made, env={"SLIPSTACK_RUN_DIR": world.run_dir, **variables})
+
+    def serves(*servers):
+        world.wait_port(80, process=servers[0])
+        for _ in range(20):
+            assert get_page(world, 80, "/") == (200, b"served"), servers[0].tail()
+        assert all(server.is_running() for server in servers), servers[-1].tail()
+
+    def is_refused(server):
+        assert server.wait(10) == 1 and "bind failed" in server.output(), server.tail()
+
+    threads = program("kqueue_threads.c", "gcc", 2)
+    server = started(threads, FF_NB_FSTACK_INSTANCE=2)
+    until(lambda: channels(world, server) == {"0": 1, "1": 1}, 10, "an instance each")
+    serves(server)
+    server.stop()
+    # As elsewhere one program has a port once, if it does not ask for more.
+    is_refused(started(threads, SLIPSTACK_INSTANCE="0,1"))
+    for source, compiler in (("epoll_threads.c", "clang"), ("kqueue_threads.c", "clang")):
+        single = program(source, compiler, 1)
+        servers = [started(single, FF_PROC_ID=number) for number in (0, 1)]
+        for number, server in enumerate(servers):
+            until(lambda: channels(world, server) == {str(number): 1}, 10, "its own instance")
+        serves(*servers)
+        is_refused(started(single, FF_PROC_ID=1))
+        for server in servers:
+            server.stop()

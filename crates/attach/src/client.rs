@@ -8,9 +8,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::control::{
-    Attached, ControlSocket, Descriptor, Refusal, Reply, Request, Welcome,
+    Attached, ControlSocket, Descriptor, Refusal, Reply, Request, StatusReport, Welcome,
 };
-use slipstack_channel::{Attach, AttachError, EngineHandle, Policy, ProgramEnd, REGION_LEN_MAX};
+use slipstack_channel::report::ON_KERNEL;
+use slipstack_channel::{
+    Attach, AttachError, EngineHandle, Policy, ProgramEnd, REGION_LEN_MAX, Transport,
+};
 use slipstack_config::Settings;
 use slipstack_engine::Remote;
 use slipstack_mem::{Doorbell, Lock, Region, raised};
@@ -236,13 +239,19 @@ impl Client {
         Ok(attachment)
     }
 
-    /// A channel to an instance's engine.
-    fn attach_remote(&self, state: &mut State) -> Result<EngineHandle, Error> {
+    /// Chooses the instance of the first engine, unless that has been done.
+    fn settle_place(&self, state: &mut State) -> usize {
         let place = self.spread.choose();
         if place != state.place {
             state.first_peer = None;
             state.place = place;
         }
+        place
+    }
+
+    /// A channel to an instance's engine.
+    fn attach_remote(&self, state: &mut State) -> Result<EngineHandle, Error> {
+        let place = self.settle_place(state);
         let (socket, welcome) = match state.first_peer.take() {
             Some(FirstPeer::Instance(socket)) => {
                 let welcome = self.welcome(state)?;
@@ -301,6 +310,18 @@ fn places(settings: &Settings) -> Vec<Settings> {
         ..settings.clone()
     };
     names.map(place).collect()
+}
+
+/// Returns whether a program of an instance has bound the port.
+fn has_bound(report: &StatusReport, transport: Transport, port: u16) -> bool {
+    let programs = report.instances.iter().flat_map(|it| &it.programs);
+    let mut sockets = programs.flat_map(|program| &program.sockets);
+    sockets.any(|socket| {
+        socket.kind == transport.name()
+            && socket.remote.is_none()
+            && socket.local.is_some_and(|local| local.port() == port)
+            && socket.place != ON_KERNEL
+    })
 }
 
 /// A refusal of an instance is final; any other answer, and none, may come from one that ends,
@@ -405,6 +426,18 @@ impl Attach for Client {
             Ok(Reply::Refused { refusal, .. }) | Err(Error::Refused { refusal, .. }) => {
                 is_use(refusal)
             }
+            Ok(_) | Err(_) => false,
+        }
+    }
+
+    fn is_port_of_instance(&self, transport: Transport, port: u16) -> bool {
+        if !self.has_instances() {
+            return false;
+        }
+        let mut state = self.state().lock();
+        self.settle_place(&mut state);
+        match self.ask(&mut state, &Request::Status) {
+            Ok(Reply::Status(report)) => has_bound(&report, transport, port),
             Ok(_) | Err(_) => false,
         }
     }

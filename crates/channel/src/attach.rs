@@ -9,6 +9,7 @@ use crate::driver::Driver;
 use crate::policy::Policy;
 use crate::program::ProgramEnd;
 use crate::report::Why;
+use slipstack_terms::Transport;
 
 /// An engine and the channel to it.
 pub struct EngineHandle {
@@ -78,6 +79,12 @@ pub trait Attach: Send + Sync {
     /// Returns whether connections of programs that have ended, or the TIME-WAIT of some, have this
     /// local port. May have to ask the keeper.
     fn is_port_used(&self, _local: SocketAddr, _is_v6_only: bool) -> bool {
+        false
+    }
+
+    /// Returns whether a program has bound this port that uses the instance which this process
+    /// uses first.
+    fn is_port_of_instance(&self, _transport: Transport, _port: u16) -> bool {
         false
     }
 

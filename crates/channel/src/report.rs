@@ -22,6 +22,9 @@ const ROWS_AT: usize = 4096;
 /// Length of the region.
 pub const REPORT_BYTES: usize = ROWS_AT + ROWS * ROW_BYTES;
 
+/// [`SocketReport::place`] of a socket of the kernel.
+pub const ON_KERNEL: &str = "kernel";
+
 /// Rows that one look gives at most.
 const ROWS_MAX: usize = 1024;
 
@@ -218,7 +221,7 @@ impl ReportTable {
                 place: match row.place {
                     Place::Undecided => "undecided",
                     Place::Stack => "stack",
-                    Place::Kernel => "kernel",
+                    Place::Kernel => ON_KERNEL,
                     Place::Both => "both",
                 }
                 .to_owned(),

@@ -32,6 +32,7 @@ mod tests;
 pub use cidr::Cidr;
 pub use declare::{Change, OptionSpec, Reader, Scope};
 pub use error::{ConfigError, Source};
+pub use fstack::is_adapter;
 pub use ini::FstackFile;
 pub use interface::InterfaceSpec;
 pub use kind::{CoreList, Kind, PortRange, parse_cores, parse_ports};

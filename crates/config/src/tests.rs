@@ -216,6 +216,7 @@ fn adapter_variables_select_an_instance_and_cores() {
     ]);
     let found = found.unwrap();
     assert_eq!(found.instances, ["2", "3", "0", "1"]);
+    assert!(found.has_ports_per_instance);
     assert_eq!(found.cores, [0, 2]);
     let one = settings(&[("FF_PROC_ID", "2")]).unwrap();
     assert_eq!(one.instances, ["2"]);
@@ -224,6 +225,8 @@ fn adapter_variables_select_an_instance_and_cores() {
     assert_eq!(beyond.unwrap().instances, ["1", "0"]);
     let own = settings(&[("FF_PROC_ID", "2"), ("SLIPSTACK_INSTANCE", "a")]).unwrap();
     assert_eq!(own.instances, ["a"]);
+    let named = settings(&[("SLIPSTACK_INSTANCE", "a,b")]).unwrap();
+    assert!(!named.has_ports_per_instance);
     let all = settings(&[("FF_NB_FSTACK_INSTANCE", "3")]).unwrap();
     assert_eq!(all.instances, ["0", "1", "2"]);
     assert!(settings(&[("SLIPSTACK_INSTANCE", "a,b,a")]).is_err());
@@ -235,6 +238,14 @@ fn a_core_named_twice_is_listed_once() {
     let found = settings(&[("SLIPSTACK_CORES", text.as_str())]).unwrap();
     assert_eq!(found.cores, (0..1024).collect::<Vec<_>>());
     assert!(settings(&[("SLIPSTACK_CORES", "3-1024")]).is_err());
+}
+
+#[test]
+fn instances_have_ports_of_their_own_where_adapter_variables_choose_them() {
+    let is_adapter =
+        |set: &str, text: &str| crate::is_adapter(|name| (name == set).then(|| text.to_owned()));
+    assert!(is_adapter("FF_PROC_ID", "0") && is_adapter("FF_NB_FSTACK_INSTANCE", "2"));
+    assert!(!is_adapter("SLIPSTACK_INSTANCE", "0,1") && !is_adapter("FF_PROC_ID", ""));
 }
 
 #[test]

@@ -108,6 +108,7 @@ impl World {
             gather_us: 0,
             heuristics: Heuristics::default(),
             strict: true,
+            has_ports_per_instance: false,
             verbosity: LogLevel::Off,
             journal: None,
             program: "packetdrill".to_owned(),

@@ -3,10 +3,13 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use slipstack_channel::EngineEnd;
 use slipstack_channel::control::net::NetworkState;
-use slipstack_channel::control::{Attached, Descriptor, Refusal, Reply, Request};
+use slipstack_channel::control::{
+    Attached, Descriptor, InstanceReport, ProgramReport, Refusal, Reply, Request, SocketReport,
+    StatusReport,
+};
 use slipstack_channel::report::Why;
+use slipstack_channel::{EngineEnd, Transport};
 use slipstack_config::Settings;
 use slipstack_mem::Doorbell;
 
@@ -116,6 +119,52 @@ fn descriptors_that_are_missing_or_for_something_else_are_no_channel() {
         let error = refused.expect_err("no channel");
         assert_eq!(error.why, Why::NoStack, "{}", error.sentence);
     }
+}
+
+#[test]
+fn an_instance_tells_which_ports_its_programs_have() {
+    let socket = |place: &str, kind: &str, local: &str, remote: Option<&str>| SocketReport {
+        fd: Some(5),
+        place: place.to_owned(),
+        kind: kind.to_owned(),
+        local: local.parse().ok(),
+        remote: remote.and_then(|it| it.parse().ok()),
+        why: String::new(),
+    };
+    let sockets = vec![
+        socket("both", "tcp", "0.0.0.0:80", None),
+        socket("stack", "tcp", "10.0.0.5:81", Some("10.0.0.6:4000")),
+        socket("kernel", "tcp", "0.0.0.0:82", None),
+        socket("stack", "udp", "10.0.0.5:83", None),
+    ];
+    let program = ProgramReport {
+        pid: 1,
+        uid: 0,
+        program: "server".to_owned(),
+        slot: None,
+        instance: Some("t".to_owned()),
+        sockets,
+    };
+    let report = StatusReport {
+        instances: vec![InstanceReport {
+            programs: vec![program],
+            ..InstanceReport::default()
+        }],
+        ..StatusReport::default()
+    };
+    let script = Script::new(move |request| match request {
+        Request::Hello(_) => Step::Say(Reply::Welcome(Box::new(welcome()))),
+        _ => Step::Say(Reply::Status(Box::new(report.clone()))),
+    });
+    let (folder, control) = (Folder::new("ports"), script.inherited());
+    let program = client(&of_instance(&folder, &control));
+    let found = [80, 81, 82, 83].map(|port| {
+        [Transport::Tcp, Transport::Udp].map(|it| program.is_port_of_instance(it, port))
+    });
+    let none = [false, false];
+    assert_eq!(found, [[true, false], none, none, [false, true]]);
+    let in_process = client(&with_connection(on_eth1(&folder), &control));
+    assert!(!in_process.is_port_of_instance(Transport::Tcp, 80));
 }
 
 /// A refusal of an instance is final; silence and invalid answers may be temporary.

@@ -223,6 +223,7 @@ fn of_process(found: &config::Settings) -> Settings {
         gather_us: found.gather_us,
         heuristics: slipstack_posix::Heuristics::default(),
         strict: found.is_strict,
+        has_ports_per_instance: false,
         verbosity: found.log,
         journal: (found.log >= config::LogLevel::Debug).then_some(crate::kernel::say),
         program: name.to_string_lossy().into_owned(),

@@ -14,7 +14,6 @@ use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::Process;
 use crate::process::strict::insist;
-use crate::process::table::Entry;
 use crate::process::table::Table;
 use crate::socket::description::{Bound, Decided, Description, Kind};
 use crate::socket::options::apply_dgram_options;
@@ -57,11 +56,12 @@ impl Process {
         }
         let port = match addr.port() {
             0 => free_port(socket)?,
-            port if self.table.is_bound_alone(socket, SocketAddr::new(ip, port)) => {
+            port if !self.may_bind_alone(socket, SocketAddr::new(ip, port)) => {
                 return Err(Errno::EADDRINUSE.into());
             }
             port => port,
         };
+        self.note_binder(socket);
         socket.cold.lock().bound = Some(Bound {
             addr: SocketAddr::new(ip, port),
             is_wildcard: ip.is_unspecified() || may_be_group,
@@ -138,27 +138,27 @@ fn free_port(socket: &Description) -> Result<u16, Errno> {
 }
 
 impl Table {
-    /// Whether another socket of this kind has the address, and one of the two does not share it.
-    pub(crate) fn is_bound_alone(&self, socket: &Arc<Description>, addr: SocketAddr) -> bool {
-        let shares = |socket: &Description| {
-            let cold = socket.cold.lock();
-            cold.options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT)
-        };
-        let may_share = shares(socket);
+    /// Sockets of this kind that have the address and do not share it with `socket`.
+    pub(crate) fn alone_at(
+        &self,
+        socket: &Arc<Description>,
+        addr: SocketAddr,
+    ) -> Vec<Arc<Description>> {
+        let may_share = socket.shares_port();
         let overlaps = |other: SocketAddr| {
             other.port() == addr.port()
                 && (other.ip() == addr.ip()
                     || (other.is_ipv4() == addr.is_ipv4()
                         && (other.ip().is_unspecified() || addr.ip().is_unspecified())))
         };
-        self.all().into_iter().any(|(_, entry)| match entry {
-            Entry::Socket(other) if other.kind == socket.kind && other.is_alone() => {
-                let bound = other.cold.lock().bound;
-                bound.is_some_and(|bound| overlaps(bound.addr))
-                    && !matches!(other.decided(), Some(Decided::Stream(_)))
-                    && !(may_share && shares(&other))
-            }
-            _ => false,
-        })
+        let has_it = |other: &Description| {
+            let bound = other.cold.lock().bound;
+            other.kind == socket.kind
+                && other.is_alone()
+                && bound.is_some_and(|bound| overlaps(bound.addr))
+                && !matches!(other.decided(), Some(Decided::Stream(_)))
+                && !(may_share && other.shares_port())
+        };
+        self.sockets().filter(|other| has_it(other)).collect()
     }
 }

@@ -22,6 +22,7 @@ mod send;
 mod send_datagram;
 mod send_pieces;
 mod sendfile;
+mod shared_ports;
 mod socket;
 mod splice;
 

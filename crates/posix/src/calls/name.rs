@@ -91,7 +91,10 @@ impl Process {
         if socket.kind == Kind::Dgram {
             self.insist_on_engine(socket, Placed::Local(addr))?;
         }
-        if socket.kind == Kind::Stream && self.engines.is_port_used(socket, addr) {
+        if socket.kind == Kind::Stream
+            && !self.is_port_of_other_thread(socket, addr)
+            && self.engines.is_port_used(socket, addr)
+        {
             return Err(Errno::EADDRINUSE.into());
         }
         let number = self.materialize(socket)?;
@@ -100,7 +103,7 @@ impl Process {
         let on = 1i32.to_ne_bytes();
         self.kernel
             .setsockopt(number.number(), libc::IPPROTO_IP, libc::IP_FREEBIND, &on)?;
-        let local = match rustix::net::bind(number.as_fd(), &for_kernel(addr, socket.family)) {
+        let local = match self.bind_kernel_part(socket, number, addr) {
             Ok(()) => {
                 socket.note_v6_only(number);
                 kernel_name(number).map_or(addr, |name| self.network.zoned(name))
@@ -164,11 +167,7 @@ impl Process {
             && self.engines.attach.engines_max() > 1
             && self.engines.own().is_none()
             && !self.engines.homes.is_of_first(self.kernel.thread())
-            && socket
-                .cold
-                .lock()
-                .options
-                .is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT)
+            && socket.shares_port()
     }
 
     /// `listen`.

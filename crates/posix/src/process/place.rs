@@ -194,7 +194,7 @@ impl Process {
                 // and a share of a port belongs to its thread or its child: until one of them
                 // waits the keeper queues them.
                 let is_elsewhere =
-                    socket.kind == Kind::Dgram && (socket.is_parents() || has_share(&socket));
+                    socket.kind == Kind::Dgram && (socket.is_parents() || socket.shares_port());
                 if !is_elsewhere {
                     self.realize(&socket);
                 }
@@ -216,7 +216,7 @@ impl Process {
             if let Entry::Socket(socket) = entry
                 && socket.kind == Kind::Dgram
                 && !socket.is_parents()
-                && !has_share(&socket)
+                && !socket.shares_port()
             {
                 self.realize(&socket);
             }
@@ -320,9 +320,9 @@ impl Process {
         let local = bound.map_or_else(|| any(socket.family), |bound| stack_addr(bound.addr));
         // The kernel's part has decided whether the port is free; this decides which of several
         // sockets receives.
-        let reuse_port =
-            options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) || self.engines.attach.is_spread();
-        if options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) && remote.is_none() {
+        let are_several = self.engines.attach.is_spread() || self.settings.has_ports_per_instance;
+        let reuse_port = socket.shares_port() || are_several;
+        if socket.shares_port() && remote.is_none() {
             attachment.set_option(sock, SocketOption::Rank(rank_of(&*self.kernel, socket)));
         }
         if let Some(range) = options.port_range() {
@@ -420,12 +420,6 @@ fn fix_peer(
     attachment.udp_connect(sock, Some(remote))?;
     attachment.set_option(sock, SocketOption::AwaitsPeer(false));
     Ok(())
-}
-
-/// SO_REUSEPORT.
-fn has_share(socket: &Description) -> bool {
-    let cold = socket.cold.lock();
-    cold.options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT)
 }
 
 /// Classic BPF (linux/filter.h), eight bytes an instruction: from this interface only packets to

@@ -56,6 +56,7 @@ impl Process {
             to.numbers = mem::take(&mut from.numbers);
             to.options = from.options.clone();
             to.bound = from.bound;
+            (to.binder, to.is_port_shared) = (from.binder, from.is_port_shared);
             to.owner = from.owner;
             new.sigio.take_over(&old.sigio);
             to.numbers.clone()

@@ -13,6 +13,8 @@ pub struct Settings {
     /// A socket that policy gives to the stack fails where it cannot be had, instead of going to
     /// the kernel.
     pub strict: bool,
+    /// Threads, and programs on different instances, may bind one port.
+    pub has_ports_per_instance: bool,
     /// The level of sentences that [`Kernel::warn`] prints.
     pub verbosity: LogLevel,
     /// Is given a line for each socket that is placed.

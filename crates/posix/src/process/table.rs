@@ -148,6 +148,14 @@ impl Table {
             .collect()
     }
 
+    /// Every socket, once for each of its numbers.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = Arc<Description>> {
+        self.all().into_iter().filter_map(|(_, entry)| match entry {
+            Entry::Socket(socket) => Some(socket),
+            Entry::Set(_) | Entry::Routes(_) => None,
+        })
+    }
+
     /// Locks before a fork, because no other thread may change a slot while the process is copied.
     pub(crate) fn hold(&self) {
         self.growing.hold();

@@ -71,6 +71,10 @@ pub(crate) struct Cold {
     pub(crate) watches: Vec<Watch>,
     pub(crate) options: Options,
     pub(crate) bound: Option<Bound>,
+    /// The thread that has bound it, where threads have ports of their own; 0 = unknown.
+    pub(crate) binder: usize,
+    /// Its port is shared as with SO_REUSEPORT, without the program having asked.
+    pub(crate) is_port_shared: bool,
     /// F_SETOWN.
     pub(crate) owner: i32,
     /// Groups on the stack's interface.
@@ -518,6 +522,12 @@ impl Recipient for Description {
 }
 
 impl Description {
+    /// Whether the socket shares its port: SO_REUSEPORT.
+    pub(crate) fn shares_port(&self) -> bool {
+        let cold = self.cold.lock();
+        cold.is_port_shared || cold.options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT)
+    }
+
     /// Whether a socket declines IPv4 (IPV6_V6ONLY).
     pub(crate) fn is_v6_only(&self) -> bool {
         let cold = self.cold.lock();

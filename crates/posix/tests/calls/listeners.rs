@@ -3,9 +3,9 @@
 use std::net::{Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use slipstack_posix::{Divert, Errno};
+use slipstack_posix::{Divert, Errno, Process};
 
-use crate::world::{NONBLOCK, OWN, STREAM, World, addr_of, bytes_of, fails, v4};
+use crate::world::{DGRAM, NONBLOCK, OWN, STREAM, World, addr_of, bytes_of, fails, v4};
 
 /// Returns whether a blocked accept returns a socket of ours once `connect` has run.
 fn accepts_while(world: &World, listener: i32, connect: impl FnOnce()) -> bool {
@@ -210,4 +210,54 @@ fn a_bound_client_keeps_its_address() {
     assert_eq!(named, bound, "the program has seen the port");
     let accepted = world.process.accept4(listener, 0).unwrap();
     assert_eq!(addr_of(accepted.peer), bound);
+}
+
+/// Binds a socket of this thread, and returns it.
+fn bound(world: &World, kind: i32, addr: [u8; 4], port: u16) -> Result<i32, Errno> {
+    let fd = world.socket(kind);
+    match world.process.bind(fd, &v4(addr, port)) {
+        Ok(()) => Ok(fd),
+        Err(Divert::Errno(error)) => Err(error),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn each_thread_has_a_port_of_its_own_where_instances_have() {
+    const TAKEN: Result<i32, Errno> = Err(Errno::EADDRINUSE);
+    for kind in [
+        STREAM,
+        DGRAM,
+        STREAM | Process::SOCK_STACK,
+        DGRAM | Process::SOCK_STACK,
+    ] {
+        for (world, is_shared) in [(World::of_instances(), true), (World::new(), false)] {
+            let first = bound(&world, kind, [0; 4], 0).unwrap();
+            let port = addr_of(world.process.getsockname(first).unwrap()).port();
+            assert_eq!(bound(&world, kind, [0; 4], port), TAKEN, "of one thread");
+            for addr in [[0; 4], OWN.octets()] {
+                let other = std::thread::scope(|scope| {
+                    let bind = scope.spawn(|| bound(&world, kind, addr, port));
+                    bind.join().unwrap()
+                });
+                assert_eq!(other.is_ok(), is_shared, "{kind:x} {addr:?}: {other:?}");
+                let Ok(fd) = other else { continue };
+                if kind & STREAM != 0 {
+                    world.process.listen(fd, 8).unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_port_of_another_program_is_taken() {
+    let theirs = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = theirs.local_addr().unwrap().port();
+    let world = World::of_instances();
+    assert_eq!(bound(&world, STREAM, [0; 4], port), Err(Errno::EADDRINUSE));
+    // The socket may have another one.
+    let fd = world.socket(STREAM);
+    fails(world.process.bind(fd, &v4([0; 4], port)), Errno::EADDRINUSE);
+    world.process.bind(fd, &v4([0; 4], 0)).unwrap();
 }

@@ -93,6 +93,7 @@ fn begin() -> Option<Process> {
         gather_us: found.gather_us,
         heuristics,
         strict: found.is_strict,
+        has_ports_per_instance: config::is_adapter(variable),
         verbosity: found.log,
         journal: (found.log >= config::LogLevel::Debug).then_some(kernel::say),
         program: program_name(),

@@ -1,4 +1,5 @@
-/* Threads that each have a listener of their own on one port. */
+/* Threads that each have a listener of their own on one port; with PORT_OF_INSTANCE they do not ask
+ * for sharing it. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -14,7 +15,9 @@
 
 #define SOCK_FSTACK 0x01000000
 #define SOCK_KERNEL 0x02000000
+#ifndef THREADS
 #define THREADS 2
+#endif
 
 static void fail(const char *what)
 {
@@ -28,7 +31,9 @@ static int listening(int kind)
     int on = 1, fd = socket(AF_INET, SOCK_STREAM | kind, 0);
     if (fd < 0)
         fail("socket");
+#ifndef PORT_OF_INSTANCE
     setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
+#endif
     ioctl(fd, FIONBIO, &on);
     memset(&any, 0, sizeof any);
     any.sin_family = AF_INET;

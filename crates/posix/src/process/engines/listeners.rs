@@ -48,7 +48,7 @@ pub(crate) fn listen_on_stack(
     let backlog = u32::try_from(listener.backlog.load(Ordering::Relaxed)).unwrap_or(0);
     // The kernel's listener, if there is one, has settled conflicts; workers of one server share
     // the port.
-    let may_share = !socket.is_alone() || options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT);
+    let may_share = !socket.is_alone() || socket.shares_port();
     let outcome = attachment
         .bind(sock, listener.addr, socket.is_v6_only(), may_share)
         .and_then(|_| attachment.listen(sock, backlog));

@@ -138,11 +138,7 @@ fn may_be_elsewhere(socket: &Arc<Description>, set: &Arc<Set>) -> bool {
         Some(Decided::Dgram(dgram)) => dgram.is_intent(),
         _ => false,
     };
-    let is_shared = |socket: &Description| {
-        let cold = socket.cold.lock();
-        cold.options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT)
-    };
-    may_go && is_shared(socket)
+    may_go && socket.shares_port()
 }
 
 /// Returns whether only threads that wait on the set wait for the socket.

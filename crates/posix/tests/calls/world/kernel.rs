@@ -91,6 +91,9 @@ impl Kernel for TestKernel {
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => {
                 sockopt::set_socket_reuseaddr(number.as_fd(), is_on)?;
             }
+            (libc::SOL_SOCKET, libc::SO_REUSEPORT) => {
+                sockopt::set_socket_reuseport(number.as_fd(), is_on)?;
+            }
             (libc::IPPROTO_IP, libc::IP_FREEBIND) => {
                 sockopt::set_ip_freebind(number.as_fd(), is_on)?;
             }

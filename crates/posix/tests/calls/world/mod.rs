@@ -78,15 +78,20 @@ pub const NONBLOCK: i32 = libc::SOCK_NONBLOCK;
 
 impl World {
     pub fn new() -> Self {
-        Self::with(false, 5)
+        Self::with(|_| ())
     }
 
     /// A process started with `--strict`.
     pub fn strict() -> Self {
-        Self::with(true, 5)
+        Self::with(|settings| settings.strict = true)
     }
 
-    fn with(strict: bool, spin_us: u32) -> Self {
+    /// A process that variables of F-Stack's adapter give its instances.
+    pub fn of_instances() -> Self {
+        Self::with(|settings| settings.has_ports_per_instance = true)
+    }
+
+    fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let attach = Arc::new(TestAttach {
             engine: Mutex::new(None),
             fails: AtomicBool::new(false),
@@ -103,15 +108,17 @@ impl World {
             inside: Arc::clone(&attach.inside),
             jumps: Arc::clone(&jumps),
         };
-        let settings = Settings {
-            spin: Spin::FixedUs(spin_us),
+        let mut settings = Settings {
+            spin: Spin::FixedUs(5),
             gather_us: 0,
             heuristics: Heuristics::default(),
-            strict,
+            strict: false,
+            has_ports_per_instance: false,
             verbosity: LogLevel::Warn,
             journal: None,
             program: "test".to_owned(),
         };
+        change(&mut settings);
         let given: Arc<dyn Attach> = Arc::clone(&attach) as Arc<dyn Attach>;
         World {
             process: Arc::new(Process::new(Box::new(kernel), given, settings)),
