@@ -13,6 +13,7 @@ from harness.http import get
 from harness.native import HEADERS, LIBRARY, STANDARDS, compiled, start
 from harness.process import until
 from harness.world import PROGRAMS, ROOT
+from test_engines import engines
 
 THEIRS = PROGRAMS / "fstack"
 SERVED = (200, b"served")
@@ -79,9 +80,10 @@ def threads_with_a_socket_and_an_epoll_set_each_serve(world):
 
 
 @test(modes=("inprocess",))
-def threads_with_a_socket_and_a_kqueue_each_serve(world):
+def threads_with_a_socket_and_a_kqueue_each_have_an_engine_each(world):
     server = world.stack(compiled(world, THEIRS / "kqueue_threads.c", library="slipstack"))
     world.wait_port(80, process=server)
+    until(lambda: engines(world, server) == 2, 10, "two engines")
     for _ in range(20):
         assert get(world, 80, "/") == SERVED
 

@@ -100,6 +100,9 @@ impl Process {
         if errors > 0 || !has_room {
             return Ok(());
         }
+        self.engines
+            .settle_home(&set, || self.attached_first().is_ok());
+        self.engines.move_remote_members(&set);
         self.realize_set(&set);
         let kernel = libc::pollfd {
             fd: number,
@@ -116,11 +119,13 @@ impl Process {
         self.wait(&plan, |look| {
             let scanned = at.scan(look, put);
             if scanned.of_stack > 0 {
-                let batch = &self.engines.station.batch;
-                batch.begin(self.kernel.thread(), scanned.of_stack);
+                let station = self.engines.station_of(Subject::Set(&set));
+                station.batch.begin(self.kernel.thread(), scanned.of_stack);
             }
             Ok((scanned.count > 0).then_some(()))
         })?;
+        // As for epoll: what arrived has acknowledged what was sent.
+        self.engines.move_remote_members(&set);
         Ok(())
     }
 }
