@@ -1,6 +1,7 @@
 """Programs written as those for F-Stack and for its adapter are: compiled unchanged, linked, and
 started by its command lines."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -140,11 +141,18 @@ def random_calls_with_random_arguments_do_no_harm(world):
     """SECONDS_LONG and SEED of the environment: how long, and which calls."""
     program = compiled(world, THEIRS / "random_calls.c", "gcc", flags=["-fsanitize=address"])
     wanted = {
-        "SECONDS_LONG": os.environ.get("SECONDS_LONG", "3"),
+        "SECONDS_LONG": os.environ.get("SECONDS_LONG", "2"),
         "SEED": os.environ.get("SEED", "0x9e3779b97f4a7c15"),
     }
     started = start(world, program, env={**wanted, "ASAN_OPTIONS": "detect_leaks=0"})
-    code = started.wait(int(wanted["SECONDS_LONG"]) + 20)
+    with world.at_peer():
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with sock:
+        for number in range(int(wanted["SECONDS_LONG"]) * 100):
+            sock.sendto(b"frame %d" % number, (world.address, 1000 + number % 8))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                started.child.wait(0.01)
+    code = started.wait(20)
     assert code == 0, f"{code}\n{started.tail()}"
 
 

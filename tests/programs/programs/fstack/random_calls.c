@@ -1,5 +1,6 @@
 /* Calls of the library in random order with random arguments, for SECONDS_LONG seconds from
- * SEED. Pointers are NULL or point to enough memory; everything else is what comes. */
+ * SEED; the first of them before ff_init. Pointers are NULL or point to enough memory; everything
+ * else is what comes. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -8,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "ff_host_interface.h"
 #include "slipstack.h"
 
 enum { ROOM = 65536, DESCRIPTORS = 64, FREEBSD_SO_LINGER = 0x80 };
@@ -309,26 +312,127 @@ static void wait_a_moment(void)
     }
 }
 
-static int loop(void *arg)
+static int see(void *data, uint16_t *len, uint16_t queue, uint16_t queues)
 {
-    int i, victim;
-    (void)arg;
-    for (i = 0; i < 1000; i++, calls++) {
-        alarm(5);
-        switch (below(6)) {
-        case 0: make(); break;
-        case 1: name(); break;
-        case 2: options(); break;
-        case 3: below(2) ? move_bytes() : use_buffers(); break;
-        case 4: wait_a_moment(); break;
-        default:
-            victim = (int)below(DESCRIPTORS);
-            if (opened[victim] >= 0 && below(4) == 0) {
-                ff_close(opened[victim]);
-                opened[victim] = -1;
-            }
+    unsigned char *bytes = (unsigned char *)data;
+    (void)queues;
+    if (below(4) && *len > 0)
+        bytes[below(*len)] = (unsigned char)any();
+    if (below(8) == 0)
+        *len = (uint16_t)(below(2) ? below(2048) : any());
+    return below(4) ? number() : queue;
+}
+
+static int see_with_context(void *data, uint16_t *len, uint16_t queue, uint16_t queues,
+                            struct ff_dispatcher_context context)
+{
+    return context.vlan.stripped ? FF_DISPATCH_ERROR : see(data, len, queue, queues);
+}
+
+static int choose(uint16_t family, void *to, uint16_t port, void *from)
+{
+    memset(from, (int)any(), family == AF_INET ? 4 : 16);
+    return port == 0 || to == NULL ? -1 : number();
+}
+
+static void meet_frames(void)
+{
+    struct slipstack_worker_counts counts;
+    switch (below(7)) {
+    case 0: ff_regist_packet_dispatcher(below(3) ? NULL : see); break;
+    case 1: ff_regist_packet_dispatcher_context(below(3) ? NULL : see_with_context); break;
+    case 2: ff_regist_pcblddr_fun(below(2) ? NULL : choose); break;
+    case 3: ff_dpdk_raw_packet_send(memory(), number(), (uint16_t)number()); break;
+    case 4: slipstack_worker_counts((unsigned)number(), below(12) ? &counts : NULL); break;
+    case 5:
+        if (below(20) == 0)
+            slipstack_dispatch_workers(below(4) ? below(4) : (unsigned)number(),
+                                       below(4) ? see : NULL);
+        break;
+    default: ff_get_traffic(below(12) ? room : NULL);
+    }
+}
+
+static void call_the_rest(void)
+{
+    static const int commands[] = {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_GETOWN};
+    struct timeval none = {0, 0};
+    struct iovec vec[2] = {{room, below(ROOM)}, {memory(), below(100)}};
+    int i, ints[4], command = below(8) ? commands[below(6)] : 4000 + number() % 1000;
+    size_t len = below(ROOM);
+    for (i = 0; i < 4; i++)
+        ints[i] = (int)below(2) ? (int)below(8) : number();
+    switch (below(10)) {
+    case 0: ff_dup2(fd(), fd()); break;
+    case 1:
+        i = ff_fcntl(fd(), command, (int)below(1000));
+        if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
+            keep(i);
+        break;
+    case 2:
+        ff_select(below(2) ? (int)below(1100) : number(), (fd_set *)memory(), (fd_set *)memory(),
+                  (fd_set *)memory(), &none);
+        break;
+    case 3:
+        ff_sysctl(below(12) ? ints : NULL, below(5), memory(), below(12) ? &len : NULL, NULL, 0);
+        break;
+    case 4: ff_readv(fd(), vec, number()); break;
+    case 5: ff_gettimeofday(below(12) ? &none : NULL, NULL); break;
+    case 6: ff_rss_check(memory(), (uint32_t)any(), (uint32_t)any(), 1, (uint16_t)any()); break;
+    case 7:
+        ff_rtioctl(number(), memory(), (unsigned *)memory(), below(ROOM));
+        ff_ngctl(number(), memory());
+        break;
+    case 8: ff_free(ff_realloc(ff_malloc(below(ROOM)), below(ROOM))); break;
+    default: ff_log_set_level((uint32_t)number(), (uint32_t)number());
+    }
+}
+
+static void call_in_child(void)
+{
+    int i, status;
+    pid_t child = fork();
+    if (child == 0) {
+        for (i = 0; i < 20; i++)
+            below(2) ? move_bytes() : wait_a_moment();
+        _exit(0);
+    }
+    if (child > 0 && (waitpid(child, &status, 0) != child || status != 0)) {
+        printf("a child ended by %x\n", (unsigned)status);
+        exit(1);
+    }
+}
+
+static void call_something(void)
+{
+    int victim;
+    alarm(5);
+    calls++;
+    switch (below(8)) {
+    case 0: make(); break;
+    case 1: name(); break;
+    case 2: options(); break;
+    case 3: below(2) ? move_bytes() : use_buffers(); break;
+    case 4: wait_a_moment(); break;
+    case 5: call_the_rest(); break;
+    case 6: below(300) ? meet_frames() : call_in_child(); break;
+    default:
+        victim = (int)below(DESCRIPTORS);
+        if (opened[victim] >= 0 && below(4) == 0) {
+            ff_close(opened[victim]);
+            opened[victim] = -1;
         }
     }
+}
+
+static int loop(void *arg)
+{
+    int i;
+    (void)arg;
+    for (i = 0; i < 1000; i++)
+        call_something();
+    if (below(100) == 0)
+        ff_run(loop, NULL);
     if (time(NULL) >= end)
         ff_stop_run();
     return 0;
@@ -344,7 +448,15 @@ int main(int argc, char *argv[])
         opened[i] = -1;
     /* Of the kernel's socket pairs; the stack's sockets send none. */
     signal(SIGPIPE, SIG_IGN);
-    ff_init(argc, argv);
+    lowest = dup(0);
+    for (i = 0; i < 2000; i++)
+        call_something();
+    for (i = 0; i < DESCRIPTORS; i++)
+        if (opened[i] >= 0)
+            ff_close(opened[i]), opened[i] = -1;
+    ff_run(loop, NULL);
+    if (ff_init(argc, argv) != 0 || ff_init(argc, argv) == 0)
+        return 1;
     lowest = ff_kqueue();
     ff_run(loop, NULL);
     printf("%lu calls\n", calls);
