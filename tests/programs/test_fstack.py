@@ -11,10 +11,10 @@ import threading
 
 from harness import test
 from harness.http import get
-from harness.native import HEADERS, LIBRARY, STANDARDS, compiled, start
+from harness.native import HEADERS, LIBRARY, STANDARDS, compiled, of_placement, start
 from harness.process import until
 from harness.world import PROGRAMS, ROOT
-from test_engines import engines
+from test_engines import ask, engines
 
 THEIRS = PROGRAMS / "fstack"
 SERVED = (200, b"served")
@@ -134,6 +134,34 @@ def every_group_of_functions_does_its_work_in_one_program(world):
             env={"STACK": world.STACK, "FOLDER": world.folder},
         )
         assert program.wait(20) == 0, program.tail()
+
+
+@test(modes=("inprocess", "instance"))
+def any_thread_and_any_child_may_use_a_connection(world):
+    """A line that begins with f is answered by a child, with t by a new thread."""
+    server = start(world, compiled(world, THEIRS / "threads_and_forks.c", of_placement(world)))
+    world.wait_port(9300, process=server)
+    failed = []
+
+    def talk(sock, dice):
+        try:
+            with sock:
+                for _ in range(12):
+                    text = b"%c%d\n" % (dice.choice(b"eft"), dice.randrange(10**50))
+                    assert ask(sock, text) == text
+        except Exception as error:
+            failed.append(error)
+
+    socks = [world.connect(9300) for _ in range(8)]
+    talks = [
+        threading.Thread(target=talk, args=(sock, random.Random(seed)))
+        for seed, sock in enumerate(socks)
+    ]
+    for it in talks:
+        it.start()
+    for it in talks:
+        it.join()
+    assert not failed and server.is_running(), (failed, server.tail())
 
 
 @test(modes=("inprocess", "instance"))

@@ -2,7 +2,7 @@
 //!
 //! In F-Stack an instance is known by its number. `FF_NB_FSTACK_INSTANCE` says how many there are:
 //! the processes of a program take them in turn, beginning with `FF_PROC_ID`. Here the number is
-//! the instance's name. Each of its instances is a stack with ports of its own.
+//! the instance's name.
 
 use crate::error::{ConfigError, Source};
 use crate::table::OPTION;
@@ -44,10 +44,6 @@ pub(crate) fn adapter_values(
         ));
     } else if let Some(id) = first {
         found.push((OPTION.instances.name, "FF_PROC_ID", id.to_string()));
-    }
-    if let Some((_, name, _)) = found.first() {
-        let option = OPTION.has_ports_per_instance.name;
-        found.push((option, name, "true".to_owned()));
     }
     if let Some(text) = variable("FF_INITIAL_LCORE_ID") {
         found.push((

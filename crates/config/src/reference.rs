@@ -46,9 +46,8 @@ pub fn options_reference() -> String {
          \nF-Stack's adapter variables are read too, with less weight than `SLIPSTACK_*`:\n\
          `FF_PROC_ID=2` means `--instance 2`, `FF_NB_FSTACK_INSTANCE=3` means `--instance \
          0,1,2`\n\
-         (with `FF_PROC_ID=1` `1,2,0`), both with `--ports-per-instance`, and \
-         `FF_INITIAL_LCORE_ID=0x4`, a\n\
-         mask, means `--cores 2`.\n\n\
+         (with `FF_PROC_ID=1` `1,2,0`), and `FF_INITIAL_LCORE_ID=0x4`, a mask, means `--cores \
+         2`.\n\n\
          ## A configuration file\n\n```toml\n",
     );
     page.push_str(&sample_file());

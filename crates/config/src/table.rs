@@ -207,15 +207,6 @@ options! {
             one that has the fewest of them, and its further threads the others in turn",
     }
 
-    has_ports_per_instance: bool = "ports-per-instance" "" {
-        kind: Kind::Flag,
-        default: "false",
-        scope: Run, reader: Process, change: AtStart,
-        help: "With --instance: each thread of a program, and each program that uses another \
-            instance, may bind a port that others have, without SO_REUSEPORT; F-Stack's adapter \
-            variables set it",
-    }
-
     name: Option<String> = "name" "NAME" {
         kind: Kind::Name,
         default: "",

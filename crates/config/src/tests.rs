@@ -216,7 +216,6 @@ fn adapter_variables_select_an_instance_and_cores() {
     ]);
     let found = found.unwrap();
     assert_eq!(found.instances, ["2", "3", "0", "1"]);
-    assert!(found.has_ports_per_instance);
     assert_eq!(found.cores, [0, 2]);
     let one = settings(&[("FF_PROC_ID", "2")]).unwrap();
     assert_eq!(one.instances, ["2"]);
@@ -225,8 +224,6 @@ fn adapter_variables_select_an_instance_and_cores() {
     assert_eq!(beyond.unwrap().instances, ["1", "0"]);
     let own = settings(&[("FF_PROC_ID", "2"), ("SLIPSTACK_INSTANCE", "a")]).unwrap();
     assert_eq!(own.instances, ["a"]);
-    let named = settings(&[("SLIPSTACK_INSTANCE", "a,b")]).unwrap();
-    assert!(!named.has_ports_per_instance);
     let all = settings(&[("FF_NB_FSTACK_INSTANCE", "3")]).unwrap();
     assert_eq!(all.instances, ["0", "1", "2"]);
     assert!(settings(&[("SLIPSTACK_INSTANCE", "a,b,a")]).is_err());

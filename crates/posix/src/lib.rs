@@ -39,7 +39,7 @@ pub use interfaces::OwnAddress;
 pub use kernel::{Interruptions, Kernel};
 pub use outcome::{Divert, Outcome};
 pub use process::lending::{
-    End, EndHandover, HelperHandover, LentToShell, Passing, SpawnLending, is_passed,
+    End, EndHandover, ForkLending, HelperHandover, LentToShell, Passing, SpawnLending, is_passed,
 };
 pub use process::{Accepted, Process, Received, Settings};
 pub use slipstack_channel::{Heuristics, LogLevel, Spin};

@@ -252,8 +252,9 @@ extern "C" fn fork_prepare() {
 extern "C" fn fork_parent() {
     if let Some(process) = process().filter(|_| !crate::thread::is_inside()) {
         zero_copy::fork_parent();
-        process.fork_parent();
-        process.lend();
+        if let Some(lending) = process.fork_parent() {
+            process.lend(lending);
+        }
     }
 }
 

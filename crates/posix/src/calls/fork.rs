@@ -17,6 +17,7 @@ use crate::idhash::BuildIdHasher;
 use crate::lending::Inheritance;
 use crate::lending::StewardSockets;
 use crate::process::Process;
+use crate::process::lending::ForkLending;
 use crate::process::report::Reason;
 use crate::process::table::Entry;
 use crate::process::table::Table;
@@ -44,8 +45,9 @@ impl Process {
             self.table.copy_peeked();
         }
         if !self.engines.is_attaching() {
-            self.prepare_lending();
+            // First of all: one thread forks at a time.
             self.engines.attaching.hold();
+            self.prepare_lending();
         }
         self.kqueues.hold();
         self.engines.place.hold();
@@ -73,11 +75,15 @@ impl Process {
         self.lending.hold();
     }
 
-    /// Ends the preparation in the parent, or when the fork failed.
-    pub fn fork_parent(&self) {
+    /// Ends the preparation in the parent, or when the fork failed. Returns the sockets that the
+    /// child may use, which are for [`Process::lend`].
+    pub fn fork_parent(&self) -> Option<ForkLending> {
+        self.lending.release();
+        let lending = self.lending.take_fork();
         drop(self.release_all());
         self.leave_listeners();
         self.describe_intents();
+        lending
     }
 
     /// Lets go of listeners on the stack that this process has not waited on: its workers will.
@@ -123,9 +129,8 @@ impl Process {
         }
     }
 
-    /// Returns the locked entries, which are released.
+    /// Returns the locked entries, which are released. Last of all another thread may fork.
     fn release_all(&self) -> Vec<Entry> {
-        self.lending.release();
         self.numbers.release();
         self.table.release();
         self.report.release();
@@ -155,6 +160,7 @@ impl Process {
     /// datagram sockets become intents again, and the engine is not ours. Nothing is closed or
     /// sent.
     pub fn fork_child(&self) {
+        self.lending.release();
         // Threads of the parent hold on to them as well; not even their destructors run.
         mem::forget(self.release_all());
         self.engines.station.sleepers.reset();

@@ -387,7 +387,7 @@ fn a_fork_during_a_look_at_a_nested_set_does_not_deadlock() {
     std::thread::spawn(move || {
         while !is_over.load(Ordering::Relaxed) {
             world.process.fork_prepare();
-            world.process.fork_parent();
+            drop(world.process.fork_parent());
             done.send(()).ok();
         }
     });

@@ -30,9 +30,25 @@ fn the_parent_goes_on_as_before() {
     let world = World::new();
     let (client, server) = world.pair();
     world.process.fork_prepare();
-    world.process.fork_parent();
+    drop(world.process.fork_parent());
     world.send(client, b"x").unwrap();
     assert_eq!(world.recv(server, 1, 0).unwrap(), b"x");
+}
+
+#[test]
+fn of_two_threads_that_fork_each_lends_to_its_own_child() {
+    let world = World::new();
+    let _connection = world.pair();
+    world.process.fork_prepare();
+    let lends = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            world.process.fork_prepare();
+            world.process.fork_parent().is_some()
+        });
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        [world.process.fork_parent().is_some(), other.join().unwrap()]
+    });
+    assert_eq!(lends, [true, true]);
 }
 
 #[test]

@@ -22,9 +22,9 @@ pub extern "C" fn prepare() {
 }
 
 pub extern "C" fn parent() {
-    over(Process::fork_parent);
-    if let Some(process) = current().filter(|_| !InCall::is_nested()) {
-        process.lend();
+    let lending = over(Process::fork_parent).flatten();
+    if let Some((process, lending)) = current().zip(lending) {
+        process.lend(lending);
     }
 }
 
@@ -39,16 +39,16 @@ pub extern "C" fn child() {
     });
 }
 
-fn over(go_on: impl FnOnce(&Process)) {
+fn over<T>(go_on: impl FnOnce(&Process) -> T) -> Option<T> {
     heap::release();
+    let mut result = None;
     if !InCall::is_nested() {
         signals::release();
         BEGINNING.release();
-        if let Some(process) = current() {
-            go_on(process);
-        }
+        result = current().map(go_on);
     }
     InCall::end_long();
+    result
 }
 
 /// Makes a fork for which libc runs no handlers.

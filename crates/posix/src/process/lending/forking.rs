@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use slipstack_mem::Descriptor;
 
+use crate::lending::Lending;
 use crate::lending::fork::{Fork, Inheritance};
 use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
@@ -14,6 +15,17 @@ use crate::process::table::Entry;
 use crate::socket::borrowed::child_message::control_pair;
 use crate::socket::borrowed::control::Control;
 use crate::socket::description::Decided;
+
+/// Sockets that a child which has been forked may use; nothing is lent if it is dropped.
+#[derive(Debug)]
+pub struct ForkLending(Fork);
+
+impl Lending {
+    /// Takes what was prepared for this thread's child, before another thread prepares its own.
+    pub(crate) fn take_fork(&self) -> Option<ForkLending> {
+        self.fork.lock().take().map(ForkLending)
+    }
+}
 
 impl Process {
     /// Makes control sockets before a fork if there is anything that the child could use.
@@ -76,12 +88,9 @@ impl Process {
         Some(fork)
     }
 
-    /// Lends, in the parent after the fork, the sockets that the child may use. Without this call
-    /// nothing is lent.
-    pub fn lend(&'static self) {
-        if let Some(fork) = self.lending.fork.lock().take() {
-            self.lend_to(fork);
-        }
+    /// Lends, in the parent after the fork, the sockets that the child may use.
+    pub fn lend(&'static self, lending: ForkLending) {
+        self.lend_to(lending.0);
     }
 
     pub(super) fn lend_to(&'static self, fork: Fork) {

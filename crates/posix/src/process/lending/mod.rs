@@ -15,6 +15,7 @@ mod takeover;
 mod taking;
 mod word;
 
+pub use forking::ForkLending;
 pub use helper::HelperHandover;
 pub use passing::{Passing, is_passed};
 pub use starting::{LentToShell, SpawnLending};
