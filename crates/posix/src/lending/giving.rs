@@ -37,7 +37,7 @@ pub(crate) struct Wanted {
 
 /// Whether a connection can leave.
 enum Leaving {
-    /// It has left, as these bytes; its pump has that key.
+    /// The connection has left, as these bytes; its pump has that key.
     Gone(u64, Vec<u8>),
     /// Some data is in transit.
     Later,
