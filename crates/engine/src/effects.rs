@@ -343,9 +343,7 @@ impl Environment {
         origin: Option<ConnectionOrigin>,
     ) {
         let place = self.flows.open(conn, ends);
-        if let Some(drained) = &mut self.drained
-            && drained.take(listener, conn)
-        {
+        if self.drained.take(listener, conn) {
             return;
         }
         let listener_owner = self.listener_owner(listener);
@@ -442,15 +440,12 @@ impl Environment {
 
     #[cold]
     fn store_drained(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
-        let drained = self.drained.as_mut();
-        drained.is_some_and(|it| it.store(conn, offset, bytes))
+        self.drained.store(conn, offset, bytes)
     }
 
     fn on_fin(&mut self, conn: ConnId) {
         let Some(owner) = self.conn_owner(conn) else {
-            if let Some(drained) = &mut self.drained {
-                drained.on_fin(conn);
-            }
+            self.drained.on_fin(conn);
             return;
         };
         let is_shut = self
