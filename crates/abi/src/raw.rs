@@ -4,7 +4,7 @@
 use core::ffi::{CStr, c_int, c_long};
 use core::mem::MaybeUninit;
 
-use slipstack_posix::Errno;
+use slipstack_posix::{Errno, Owner, OwnerKind};
 
 /// One system call; the answer is the kernel's (`-errno` for failures).
 ///
@@ -198,25 +198,35 @@ pub fn queue_to_thread(thread: u32, signal: c_int, value: usize) -> bool {
     unsafe { syscall6(libc::SYS_rt_tgsigqueueinfo, args) == 0 }
 }
 
-/// As [`queue_to_self`], to a process.
-pub fn queue_to(process: i32, signal: c_int, info: &[u64; 16]) -> bool {
-    let args = [
-        process as usize,
-        signal as usize,
-        info.as_ptr() as usize,
-        0,
-        0,
-        0,
-    ];
+/// As [`queue_to_self`], to the owner of a socket; `false`: not to all processes of a group.
+pub fn queue_to(owner: Owner, signal: c_int, info: &[u64; 16]) -> bool {
+    let (id, signal, info) = (owner.id as usize, signal as usize, info.as_ptr() as usize);
+    let (number, args) = match owner.kind {
+        OwnerKind::Group => return false,
+        OwnerKind::Process => (libc::SYS_rt_sigqueueinfo, [id, signal, info, 0, 0, 0]),
+        OwnerKind::Thread => {
+            let process = std::process::id() as usize;
+            (
+                libc::SYS_rt_tgsigqueueinfo,
+                [process, id, signal, info, 0, 0],
+            )
+        }
+    };
     // SAFETY: `info` is as large as a siginfo_t.
-    unsafe { syscall6(libc::SYS_rt_sigqueueinfo, args) == 0 }
+    unsafe { syscall6(number, args) == 0 }
 }
 
-/// As `kill`.
-pub fn kill(owner: i32, signal: c_int) {
-    let args = [owner as usize, signal as usize, 0, 0, 0, 0];
+/// Sends a signal to the owner of a socket, if there is one.
+pub fn signal(owner: Owner, signal: c_int) {
+    let (number, to) = match (owner.id, owner.kind) {
+        (0, _) => return,
+        (id, OwnerKind::Group) => (libc::SYS_kill, -id),
+        (id, OwnerKind::Process) => (libc::SYS_kill, id),
+        (id, OwnerKind::Thread) => (libc::SYS_tkill, id),
+    };
+    let args = [to as usize, signal as usize, 0, 0, 0, 0];
     // SAFETY: sends a signal; no memory is touched.
-    unsafe { syscall6(libc::SYS_kill, args) };
+    unsafe { syscall6(number, args) };
 }
 
 /// As `tgkill(getpid(), gettid(), signal)`.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use slipstack_abi::{kernel, raw};
-use slipstack_posix::{Errno, Interruptions, Kernel};
+use slipstack_posix::{Errno, Interruptions, Kernel, Owner};
 
 use crate::{signals, thread};
 
@@ -44,8 +44,12 @@ impl Kernel for System {
         thread::leave();
     }
 
-    fn signal_io(&self, owner: i32, signal: i32, _fd: i32, _code: i32) {
-        raw::kill(owner, signal);
+    fn signal_io(&self, owner: Owner, signal: i32, _fd: i32, _code: i32) {
+        raw::signal(owner, signal);
+    }
+
+    fn signal_owner(&self, owner: Owner, signal: i32) {
+        raw::signal(owner, signal);
     }
 
     fn watch_signal(&self, signal: i32, bell: i32) -> Result<(), Errno> {

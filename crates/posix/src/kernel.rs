@@ -53,10 +53,15 @@ pub trait Kernel: Send + Sync {
         slipstack_mem::now_ns()
     }
 
-    /// Sends SIGIO, or another signal with `siginfo` (`code`: POLL_IN and so on), to a process, or
-    /// to a process group if negative. An owner that has ended gets nothing.
-    fn signal_io(&self, owner: i32, signal: i32, fd: i32, code: i32) {
+    /// Sends SIGIO, or another signal with `siginfo` (`code`: POLL_IN and so on), to the owner of a
+    /// socket. One that has ended gets nothing.
+    fn signal_io(&self, owner: Owner, signal: i32, fd: i32, code: i32) {
         let _ = (owner, signal, fd, code);
+    }
+
+    /// Sends a signal without more, as [`Kernel::signal_io`].
+    fn signal_owner(&self, owner: Owner, signal: i32) {
+        let _ = (owner, signal);
     }
 
     /// Begins to count a signal: each one rings `bell`, an eventfd, and then has its normal effect.
@@ -84,4 +89,62 @@ pub trait Kernel: Send + Sync {
     /// Writes a message to the program's standard error with one raw write.
     /// `line` has no newline and no prefix.
     fn warn(&self, line: &str);
+}
+
+/// The kinds of owners. Without an owner Linux returns the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OwnerKind {
+    #[default]
+    Thread,
+    Process,
+    Group,
+}
+
+/// The owner of a socket (F_SETOWN, F_SETOWN_EX), by its number: it gets SIGURG and, with O_ASYNC,
+/// SIGIO.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    pub kind: OwnerKind,
+    /// 0 = none.
+    pub id: i32,
+}
+
+impl Owner {
+    /// Returns the owner that F_SETOWN names: a process, or a negated process group. `None` if no
+    /// process has such a number.
+    pub(crate) fn from_number(number: i32) -> Option<Owner> {
+        let kind = match number < 0 {
+            true => OwnerKind::Group,
+            false => OwnerKind::Process,
+        };
+        let id = number.checked_abs()?;
+        Some(Owner { kind, id })
+    }
+
+    /// Returns the number by which F_GETOWN names it.
+    pub(crate) fn number(self) -> i32 {
+        match self.kind {
+            OwnerKind::Group => -self.id,
+            OwnerKind::Thread | OwnerKind::Process => self.id,
+        }
+    }
+
+    pub(crate) fn is_any(self) -> bool {
+        self.id != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_names_a_process_or_a_group() {
+        for (number, kind) in [(7, OwnerKind::Process), (-7, OwnerKind::Group)] {
+            let owner = Owner::from_number(number).unwrap();
+            assert_eq!((owner.kind, owner.id, owner.number()), (kind, 7, number));
+        }
+        assert_eq!(Owner::from_number(i32::MIN), None);
+        assert!(!Owner::default().is_any());
+    }
 }

@@ -36,7 +36,7 @@ pub use addr::AddrBytes;
 pub use calls::{CARVED_MAX, Carved, Kept, Splice};
 pub use errno::Errno;
 pub use interfaces::OwnAddress;
-pub use kernel::{Interruptions, Kernel};
+pub use kernel::{Interruptions, Kernel, Owner, OwnerKind};
 pub use outcome::{Divert, Outcome};
 pub use process::lending::{
     End, EndHandover, ForkLending, HelperHandover, LentToShell, Passing, SpawnLending, is_passed,

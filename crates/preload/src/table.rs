@@ -247,5 +247,10 @@ symbols! {
         -> usize => signals::abi::sysv_signal;
     whole [siginterrupt] (signal: c_int, interrupts: c_int) -> c_int => signals::abi::siginterrupt;
     whole [sigignore] (signal: c_int) -> c_int => signals::abi::sigignore;
+    whole [sigwaitinfo] (set: *const sigset_t, info: *mut libc::siginfo_t)
+        -> c_int => signals::abi::sigwaitinfo;
+    whole [sigtimedwait, __sigtimedwait] (
+        set: *const sigset_t, info: *mut libc::siginfo_t, timeout: *const timespec
+    ) -> c_int => signals::abi::sigtimedwait;
     whole [sigset] (signal: c_int, handler: usize) -> usize => signals::abi::sigset;
 }

@@ -155,6 +155,75 @@ static void datagrams(void) {
     close(fd);
 }
 
+static void waited(void) {
+    struct timespec second = {1, 0};
+    sigset_t set;
+    siginfo_t info;
+    char b[10];
+    sigemptyset(&set), sigaddset(&set, SIGRTMIN), sigprocmask(SIG_BLOCK, &set, 0);
+    int fd = tcp(7001);
+    own(fd);
+    for (int n = 0; n < 2; n++) {
+        write(fd, "x", 1);
+        int signal = n ? sigtimedwait(&set, &info, &second) : sigwaitinfo(&set, &info);
+        NOTE("%d %d %d", signal == SIGRTMIN, info.si_code == POLL_IN, info.si_fd == fd);
+        SAY(read_all(fd, b, 1));
+    }
+    close(fd);
+    sigprocmask(SIG_UNBLOCK, &set, 0);
+}
+
+/* F_SETOWN_EX: a thread as the owner. */
+static volatile pid_t signalled;
+static int go_on[2];
+
+static void on_thread(int signal) { (void)signal, signalled = gettid(); }
+
+static void *owner_thread(void *tid) {
+    char b;
+    *(volatile pid_t *)tid = gettid();
+    while (read(go_on[0], &b, 1) < 0) {}
+    return 0;
+}
+
+static void threads(void) {
+    enum { SET_OWNER = 15, GET_OWNER = 16 };
+    struct { int kind, id; } owner = {0, 0}, none = {7, 7};
+    volatile pid_t tid = 0;
+    pthread_t thread;
+    char b[10];
+    pipe(go_on);
+    signal(SIGIO, on_thread), signal(SIGURG, on_thread), signal(SIGRTMIN, on_thread);
+    pthread_create(&thread, 0, owner_thread, (void *)&tid);
+    while (!tid) usleep(1000);
+    int fd = tcp(7001);
+    SAY(fcntl(fd, GET_OWNER, &none));
+    NOTE("%d %d", none.kind, none.id);
+    for (int kind = 2; kind >= 0; kind--) {
+        owner.kind = kind, owner.id = kind == 0 ? tid : kind == 1 ? getpid() : getpgrp();
+        SAY(fcntl(fd, SET_OWNER, &owner));
+        SAY(fcntl(fd, GET_OWNER, &none));
+        NOTE("%d %d", none.kind, none.id == owner.id);
+        NOTE("%d", fcntl(fd, F_GETOWN) == (kind == 2 ? -owner.id : owner.id));
+    }
+    owner.kind = 3;
+    SAY(fcntl(fd, SET_OWNER, &owner));
+    for (int number = 0; number < 2; number++) {
+        SAY(fcntl(fd, SET_SIGNAL, number ? SIGRTMIN : 0));
+        asynchronous(fd, 1);
+        signalled = 0;
+        write(fd, "x", 1);
+        sleep_ms(100);
+        NOTE("%s", signalled == tid ? "the thread" : signalled ? "another" : "nobody");
+        SAY(read(fd, b, sizeof b));
+    }
+    owner.kind = 0, owner.id = 0x3fffff;
+    SAY(fcntl(fd, SET_OWNER, &owner));
+    write(go_on[1], "x", 1);
+    pthread_join(thread, 0);
+    close(fd);
+}
+
 int main(void) {
     struct sigaction act = {.sa_sigaction = on_io, .sa_flags = SA_SIGINFO | SA_RESTART};
     sigaction(SIGIO, &act, 0), sigaction(SIGRTMIN, &act, 0);
@@ -163,4 +232,6 @@ int main(void) {
     room();
     arrivals();
     datagrams();
+    waited();
+    threads();
 }

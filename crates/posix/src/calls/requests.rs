@@ -60,7 +60,7 @@ impl Process {
             }
             libc::F_SETOWN => {
                 let socket = self.table.socket_of(fd)?;
-                self.set_owner(&socket, arg as i32)?;
+                self.set_owner_number(&socket, arg as i32)?;
                 match socket.kernel_speaks() {
                     true => Err(Divert::Kernel),
                     false => Ok(0),
@@ -79,7 +79,7 @@ impl Process {
                 }
             }
             F_GETSIG => Ok(self.table.socket_of(fd)?.sigio.signal()),
-            libc::F_GETOWN => Ok(Process::owner(&*self.table.socket_of(fd)?)),
+            libc::F_GETOWN => Ok(self.owner_of(fd)?.number()),
             _ => Err(Divert::Kernel),
         }
     }
@@ -132,8 +132,8 @@ impl Process {
                     _ => return Err(Divert::Kernel),
                 };
             }
-            FIOSETOWN | SIOCSPGRP => self.set_owner(&socket, *arg)?,
-            FIOGETOWN | SIOCGPGRP => *arg = Process::owner(&socket),
+            FIOSETOWN | SIOCSPGRP => self.set_owner_number(&socket, *arg)?,
+            FIOGETOWN | SIOCGPGRP => *arg = Process::owner(&socket).number(),
             SIOCATMARK => {
                 *arg = match socket.decided() {
                     Some(Decided::Stream(stream)) => i32::from(stream.is_at_mark()),

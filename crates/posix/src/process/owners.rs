@@ -33,7 +33,7 @@ impl Owners {
         let mut owned = self.owned.lock();
         let is_owned = |it: &Weak<Description>| {
             it.upgrade()
-                .is_some_and(|socket| !socket.is_over() && socket.cold.lock().owner != 0)
+                .is_some_and(|socket| !socket.is_over() && socket.cold.lock().owner.is_any())
         };
         owned.retain(is_owned);
         owned.iter().filter_map(Weak::upgrade).collect()

@@ -3,24 +3,46 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
 use slipstack_mem::thread::spawn_quiet;
 
 use crate::epoll::Target;
 use crate::errno::Errno;
-use crate::outcome::Outcome;
+use crate::kernel::Kernel;
+use crate::kernel::{Owner, OwnerKind};
+use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::subject::Subject;
 use crate::process::wait::Plan;
 use crate::socket::description::{Decided, Description};
 
 impl Process {
-    /// F_SETOWN: a process, a negated process group, or 0 for none.
-    pub(crate) fn set_owner(&self, socket: &Arc<Description>, owner: i32) -> Outcome<()> {
+    /// F_SETOWN_EX. The kernel's part sends its signals by itself.
+    pub fn set_owner_of(&self, fd: i32, owner: Owner) -> Outcome<()> {
+        let socket = self.table.socket_of(fd)?;
+        self.set_owner(&socket, owner)?;
+        match socket.kernel_speaks() {
+            true => Err(Divert::Kernel),
+            false => Ok(()),
+        }
+    }
+
+    /// F_GETOWN_EX.
+    pub fn owner_of(&self, fd: i32) -> Outcome<Owner> {
+        Ok(Process::owner(&*self.table.socket_of(fd)?))
+    }
+
+    /// F_SETOWN, by its number.
+    pub(crate) fn set_owner_number(&self, socket: &Arc<Description>, number: i32) -> Outcome<()> {
+        let owner = Owner::from_number(number).ok_or(Errno::EINVAL)?;
+        self.set_owner(socket, owner)
+    }
+
+    fn set_owner(&self, socket: &Arc<Description>, owner: Owner) -> Outcome<()> {
         exists(owner)?;
         socket.cold.lock().owner = owner;
         if let Some(Decided::Stream(stream)) = socket.decided() {
-            stream.set_owned(owner != 0);
+            stream.set_owned(owner.is_any());
         }
         self.owners.add(socket);
         // The thread that waits for urgent marks reads the list again.
@@ -28,8 +50,8 @@ impl Process {
         Ok(())
     }
 
-    /// F_GETOWN.
-    pub(crate) fn owner(socket: &Description) -> i32 {
+    /// The socket's owner.
+    pub(crate) fn owner(socket: &Description) -> Owner {
         socket.cold.lock().owner
     }
 
@@ -61,8 +83,8 @@ impl Process {
             };
             let outcome = self.wait(&plan, |_| {
                 for socket in &sockets {
-                    signal_owner(socket);
-                    let owner = socket.cold.lock().owner;
+                    let owner = Process::owner(socket);
+                    signal_mark(&*self.kernel, socket, owner);
                     socket.sigio.tell(&*self.kernel, owner);
                 }
                 let is_stale = self.owners.version.load(Ordering::Acquire) != version
@@ -79,30 +101,22 @@ impl Process {
     }
 }
 
-fn signal_owner(socket: &Description) {
+fn signal_mark(kernel: &dyn Kernel, socket: &Description, owner: Owner) {
     if let Some(Decided::Stream(stream)) = socket.decided()
         && let Some(mark) = stream.unsignalled_mark()
     {
-        let owner = socket.cold.lock().owner;
-        // An owner that has ended gets nothing.
-        let _ = match Pid::from_raw(owner.wrapping_abs()) {
-            Some(pid) if owner > 0 => rustix::process::kill_process(pid, Signal::URG),
-            Some(group) => rustix::process::kill_process_group(group, Signal::URG),
-            None => Ok(()),
-        };
+        kernel.signal_owner(owner, libc::SIGURG);
         stream.note_signalled(mark);
     }
 }
 
 /// f_setown(): ESRCH if there is no process of this number.
-fn exists(owner: i32) -> Result<(), Errno> {
-    if owner == i32::MIN {
-        return Err(Errno::EINVAL);
-    }
-    let tested = match Pid::from_raw(owner.abs()) {
-        Some(pid) if owner > 0 => rustix::process::test_kill_process(pid),
-        Some(group) => rustix::process::test_kill_process_group(group),
-        None => Ok(()),
+fn exists(owner: Owner) -> Result<(), Errno> {
+    let tested = match (Pid::from_raw(owner.id), owner.kind) {
+        (Some(group), OwnerKind::Group) => rustix::process::test_kill_process_group(group),
+        // The number of any of its threads names a process.
+        (Some(pid), _) => rustix::process::test_kill_process(pid),
+        (None, _) => Ok(()),
     };
     match tested {
         Err(rustix::io::Errno::SRCH) => Err(Errno::ESRCH),

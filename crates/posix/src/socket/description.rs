@@ -10,6 +10,7 @@ use slipstack_mem::{Descriptor, Lock};
 
 use crate::addr::Family;
 use crate::attachment::Attachment;
+use crate::kernel::Owner;
 use crate::ready::{Awaited, Recipient, Rings, Waiter, Watch, bits, notify_all, notify_one_thread};
 use crate::socket::borrowed::{Borrowed, Lent};
 use crate::socket::options::{Membership, Options};
@@ -76,7 +77,7 @@ pub(crate) struct Cold {
     /// Its port is shared as with SO_REUSEPORT, without the program having asked.
     pub(crate) is_port_shared: bool,
     /// F_SETOWN.
-    pub(crate) owner: i32,
+    pub(crate) owner: Owner,
     /// Groups on the stack's interface.
     pub(crate) memberships: Vec<Membership>,
 }

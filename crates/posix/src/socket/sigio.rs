@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::kernel::Kernel;
+use crate::kernel::Owner;
 
 /// Events as bits: 1 << `si_code` (POLL_IN and so on).
 pub(crate) mod news {
@@ -58,8 +59,8 @@ impl SigIo {
         }
     }
 
-    /// Tells the owner: a process, or minus a process group.
-    pub(crate) fn tell(&self, kernel: &dyn Kernel, owner: i32) {
+    /// Tells the owner.
+    pub(crate) fn tell(&self, kernel: &dyn Kernel, owner: Owner) {
         let pending = self.pending.swap(0, Ordering::AcqRel);
         let fd = self.fd.load(Ordering::Relaxed);
         for bit in ORDER.into_iter().filter(|bit| pending & bit != 0) {

@@ -4,7 +4,7 @@
 use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
 use libc::stat;
-use slipstack_posix::{Errno, Process};
+use slipstack_posix::{Errno, Owner, OwnerKind, Process};
 
 use super::closing::abi::is_private;
 use super::created;
@@ -89,8 +89,6 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
 
 const F_SETOWN_EX: c_int = 15;
 const F_GETOWN_EX: c_int = 16;
-const OWNER_PROCESS: c_int = 1;
-const OWNER_GROUP: c_int = 2;
 
 /// struct f_owner_ex.
 #[repr(C)]
@@ -99,24 +97,36 @@ struct OwnerEx {
     id: c_int,
 }
 
-/// A thread as an owner (F_OWNER_TID) is replaced by its process.
+/// The kinds of owners in their order: F_OWNER_TID, F_OWNER_PID, F_OWNER_PGRP.
+const OWNER_KINDS: [OwnerKind; 3] = [OwnerKind::Thread, OwnerKind::Process, OwnerKind::Group];
+
 fn owner_ex(fd: c_int, command: c_int, owner: &mut OwnerEx) -> c_int {
-    if command == F_GETOWN_EX {
-        // SAFETY: takes no pointer.
-        let id = unsafe { fcntl(fd, libc::F_GETOWN, 0) };
-        *owner = OwnerEx {
-            kind: if id < 0 { OWNER_GROUP } else { OWNER_PROCESS },
-            id: id.wrapping_abs(),
-        };
-        return 0;
+    let kind = usize::try_from(owner.kind).ok();
+    let kind = kind.and_then(|at| OWNER_KINDS.get(at)).copied();
+    let (number, id) = (owner.kind, owner.id);
+    let mut given = OwnerEx { kind: number, id };
+    let result = answer_uncancelled(
+        Restart::Never,
+        |process| match command {
+            F_GETOWN_EX => {
+                let found = process.owner_of(fd)?;
+                let kind = OWNER_KINDS.iter().position(|kind| *kind == found.kind);
+                owner.kind = kind.unwrap_or(0) as c_int;
+                owner.id = found.id;
+                Ok(0)
+            }
+            _ => {
+                let kind = kind.ok_or(Errno::EINVAL)?;
+                process.set_owner_of(fd, Owner { kind, id }).map(|()| 0)
+            }
+        },
+        // SAFETY: a struct of ours.
+        || unsafe { (next::fcntl.get())(fd, command, &raw mut given as usize) as isize },
+    );
+    if command == F_SETOWN_EX && result == 0 {
+        serve_owners(fd);
     }
-    let id = match owner.kind {
-        0 | OWNER_PROCESS => owner.id,
-        OWNER_GROUP => owner.id.wrapping_neg(),
-        _ => return fail(Errno::EINVAL),
-    };
-    // SAFETY: takes no pointer.
-    unsafe { fcntl(fd, libc::F_SETOWN, id as usize) }
+    result as c_int
 }
 
 /// A socket has an owner now: a thread has to wait for urgent marks.

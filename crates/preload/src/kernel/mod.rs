@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use slipstack_abi::kernel as abi;
-use slipstack_posix::{Errno, Interruptions, Kernel};
+use slipstack_posix::{Errno, Interruptions, Kernel, Owner};
 
 use crate::cancel;
 use crate::raw;
@@ -77,8 +77,12 @@ impl Kernel for Libc {
         InCall::end_long();
     }
 
-    fn signal_io(&self, owner: i32, signal: i32, fd: i32, code: i32) {
+    fn signal_io(&self, owner: Owner, signal: i32, fd: i32, code: i32) {
         signals::send_io(owner, signal, fd, code);
+    }
+
+    fn signal_owner(&self, owner: Owner, signal: i32) {
+        raw::signal(owner, signal);
     }
 
     fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use slipstack_posix::Errno;
 
+use super::io::restore_code;
 use super::{Action, INTERRUPTING, is_for_programs, is_on, set, sys};
 use crate::next;
 use crate::raw;
@@ -176,6 +177,40 @@ pub unsafe fn sigignore(signal: c_int) -> c_int {
         mask: 0,
     };
     change(signal, Some(ignore)).map_or(-1, |_| 0)
+}
+
+/// # Safety
+/// As `sigwaitinfo`.
+pub unsafe fn sigwaitinfo(set: *const libc::sigset_t, info: *mut libc::siginfo_t) -> c_int {
+    // SAFETY: the program's own call.
+    let signal = unsafe { (next::sigwaitinfo.get())(set, info) };
+    // SAFETY: as of this function.
+    unsafe { on_waited(signal, info) };
+    signal
+}
+
+/// # Safety
+/// As `sigtimedwait`.
+pub unsafe fn sigtimedwait(
+    set: *const libc::sigset_t,
+    info: *mut libc::siginfo_t,
+    timeout: *const libc::timespec,
+) -> c_int {
+    // SAFETY: the program's own call.
+    let signal = unsafe { (next::sigtimedwait.get())(set, info, timeout) };
+    // SAFETY: as of this function.
+    unsafe { on_waited(signal, info) };
+    signal
+}
+
+/// # Safety
+/// `info` is null or a `siginfo_t` that the kernel has written, if there is a signal.
+unsafe fn on_waited(signal: c_int, info: *mut libc::siginfo_t) {
+    // SAFETY: a siginfo_t has 128 bytes.
+    let info = unsafe { info.cast::<[u64; 16]>().as_mut() };
+    if let Some(info) = info.filter(|_| signal > 0) {
+        restore_code(info);
+    }
 }
 
 /// `SIG_HOLD` of `sigset`.

@@ -1,9 +1,11 @@
 //! Signals that report events of a socket (F_SETSIG).
 //!
 //! Only the kernel may send signals with its own codes. Ours have SI_SIGIO with the kernel's band
-//! and number; before a handler of the program sees one, the code is replaced by the kernel's.
+//! and number; before the program sees one, in a handler or by `sigwaitinfo`, the code is replaced
+//! by the kernel's.
 
 use libc::c_int;
+use slipstack_posix::Owner;
 
 use crate::raw;
 
@@ -12,10 +14,10 @@ const SI_SIGIO: c_int = -5;
 /// sigio_table (fs/fcntl.c): `si_band` by `si_code`, from POLL_IN on.
 const BANDS: [u64; 6] = [0x41, 0x304, 0x442, 0x8, 0x82, 0x18];
 
-/// Sends SIGIO, or another signal with its event, to a process or, if negative, a group.
-pub fn send_io(owner: c_int, signal: c_int, fd: c_int, code: c_int) {
+/// Sends SIGIO, or another signal with its event, to the owner of a socket.
+pub fn send_io(owner: Owner, signal: c_int, fd: c_int, code: c_int) {
     let band = usize::try_from(code - 1).ok().and_then(|at| BANDS.get(at));
-    if let (1.., 1.., Some(&band)) = (owner, signal, band) {
+    if let (1.., 1.., Some(&band)) = (owner.id, signal, band) {
         let mut info = [0u64; 16];
         info[0] = signal as u64;
         info[1] = u64::from(SI_SIGIO.cast_unsigned());
@@ -25,15 +27,20 @@ pub fn send_io(owner: c_int, signal: c_int, fd: c_int, code: c_int) {
             return;
         }
     }
-    if owner != 0 {
-        raw::kill(owner, libc::SIGIO);
-    }
+    raw::signal(owner, libc::SIGIO);
 }
 
 /// The kernel's `si_code` of one that [`send_io`] has sent.
-pub fn code_of(code: c_int, band: u64) -> Option<c_int> {
+fn code_of(code: c_int, band: u64) -> Option<c_int> {
     let at = BANDS.iter().position(|other| *other == band)?;
     (code == SI_SIGIO).then_some(at as c_int + 1)
+}
+
+/// Gives a `siginfo_t` the kernel's code, if [`send_io`] has sent it.
+pub fn restore_code(info: &mut [u64; 16]) {
+    if let Some(code) = code_of(info[1] as u32 as c_int, info[2]) {
+        info[1] = u64::from(code.cast_unsigned());
+    }
 }
 
 #[cfg(test)]

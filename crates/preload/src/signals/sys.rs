@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 
-use super::io::code_of;
+use super::io::restore_code;
 use super::{AT_END, Action, Wanted, row};
 use crate::cancel;
 use crate::next;
@@ -218,9 +218,7 @@ unsafe fn deliver(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     }
     // SAFETY: the kernel's siginfo is 128 bytes, and its frame is ours to write.
     let words = unsafe { &mut *info.cast::<[u64; 16]>() };
-    if let Some(code) = code_of(words[1] as u32 as c_int, words[2]) {
-        words[1] = u64::from(code.cast_unsigned());
-    }
+    restore_code(words);
     thread::current().count_handler(action.flags & libc::SA_RESTART != 0);
     // SAFETY: the program installed this address as a handler of this kind; a handler of
     // one argument ignores the other two.

@@ -15,7 +15,7 @@ pub(crate) fn apply_stream_options(socket: &Arc<Description>, stream: &Stream) {
         let cold = socket.cold.lock();
         (cold.options.clone(), cold.owner)
     };
-    if owner != 0 {
+    if owner.is_any() {
         stream.set_owned(true);
     }
     if !options.is_empty() {
