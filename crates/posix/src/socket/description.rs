@@ -74,7 +74,7 @@ pub(crate) struct Cold {
     pub(crate) bound: Option<Bound>,
     /// The thread that has bound it, where threads have ports of their own; 0 = unknown.
     pub(crate) binder: usize,
-    /// Its port is shared as with SO_REUSEPORT, without the program having asked.
+    /// The port is shared as with SO_REUSEPORT, without the program having asked.
     pub(crate) is_port_shared: bool,
     /// F_SETOWN.
     pub(crate) owner: Owner,

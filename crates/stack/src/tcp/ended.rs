@@ -76,7 +76,7 @@ impl Ended {
         });
     }
 
-    /// Those that ended at this time or later, in order.
+    /// Connections that ended at this time or later, in order.
     pub fn since(&self, at: Instant) -> impl Iterator<Item = &EndedConnection> {
         let kept = self.kept.iter().flat_map(|kept| &kept.connections);
         kept.filter(move |it| it.at >= at)

@@ -32,7 +32,7 @@ pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Re
 struct Wanted<'a> {
     options: Options,
     scope: Option<&'a str>,
-    /// Those within this network.
+    /// Network of the addresses.
     to: Option<(IpAddr, u8)>,
 }
 

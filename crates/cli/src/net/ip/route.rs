@@ -26,7 +26,7 @@ pub(super) struct Selection {
 /// The destinations that are meant by a network.
 #[derive(Clone, Copy)]
 enum Range {
-    /// It alone.
+    /// Exactly the network.
     Exact,
     /// Networks within it.
     Root,
