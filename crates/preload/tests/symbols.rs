@@ -182,8 +182,6 @@ const LEFT: &[(&str, &[&str])] = &[
             "sigpause",
             "__sigpause",
             "sigwait",
-            "sigwaitinfo",
-            "sigtimedwait",
             "pause",
             "sigblock",
             "sigsetmask",
