@@ -4,7 +4,7 @@
 use slipstack_wire::tcp::{TcpHeader, TcpSegment};
 
 use super::arrival::{Arrival, Opening, Packet};
-use super::audit::audit_one;
+use super::audit::audit_often;
 use super::connection::{AckState, Connection};
 use super::flow::{FlowKey, FlowState};
 use super::in_flight::InFlight;
@@ -281,7 +281,7 @@ impl Tcp {
         let Some(conn) = self.conns.at_mut(index) else {
             return;
         };
-        debug_assert_eq!(audit_one(conn), Ok(()), "{:?}", conn.id);
+        debug_assert_eq!(audit_often(conn), Ok(()), "{:?}", conn.id);
         if conn.is_dirty {
             // The flush files the timer.
             if !conn.is_queued {

@@ -79,8 +79,13 @@ impl Scoreboard {
 
     /// Returns whether no room is left for more new data.
     pub fn is_full(&self) -> bool {
+        self.len() >= SENT_MAX
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
         let torn = self.torn.as_ref().map_or(0, |t| t.records.len());
-        self.whole.len() + torn >= SENT_MAX
+        self.whole.len() + torn
     }
 
     pub fn records(&self) -> impl DoubleEndedIterator<Item = &Record> {
