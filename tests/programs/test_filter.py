@@ -9,6 +9,7 @@ import socket
 from harness import test
 from harness.filters import attempt, counts, ipfw, ipfw_or_nothing, is_echoed
 from harness.process import until
+from harness.storm import VERSION
 
 
 @test(modes=("inprocess", "instance"))
@@ -100,7 +101,7 @@ def a_thousand_rules_hold_and_outlive_the_keeper(world):
             link.connect(str(control))
             link.send(
                 json.dumps(
-                    {"Net": {"version": 5, "query": {"SetFilter": rules[at : at + 250]}}}
+                    {"Net": {"version": VERSION, "query": {"SetFilter": rules[at : at + 250]}}}
                 ).encode()
             )
             answer = json.loads(link.recv(200_000))

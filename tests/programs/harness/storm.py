@@ -9,7 +9,7 @@ import threading
 import time
 
 # That of crates/netctl/src/message.rs.
-VERSION = 5
+VERSION = 6
 # Pairs of an address and a route that needs it: one never holds without the other.
 PAIRS = 8
 # Changes in a message: the address and the route of as many pairs as this comes to.

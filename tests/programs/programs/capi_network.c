@@ -104,8 +104,12 @@ static void interfaces(const char *own)
     check(ask(fd, SIOCSIFFLAGS, all[0].ifr_name) == 0, "it is put up");
     check(ask(fd, SIOCGIFFLAGS, all[0].ifr_name) == 0 && asked.ifr_flags & IFF_UP, "and up");
     asked.ifr_mtu = 1400;
-    check(ask(fd, SIOCSIFMTU, all[0].ifr_name) == -1 && errno == EOPNOTSUPP,
-          "a port's MTU is the kernel's");
+    check(ask(fd, SIOCSIFMTU, all[0].ifr_name) == 0, "its MTU is set");
+    check(ask(fd, SIOCGIFMTU, all[0].ifr_name) == 0 && asked.ifr_mtu == 1400, "and holds");
+    asked.ifr_mtu = 1501;
+    check(ask(fd, SIOCSIFMTU, all[0].ifr_name) == -1 && errno == EINVAL, "more than its port's");
+    asked.ifr_mtu = 1500;
+    check(ask(fd, SIOCSIFMTU, all[0].ifr_name) == 0, "its port's again");
     check(ask(fd, SIOCGIFADDR, "lo") == -1 && errno == ENODEV, "an interface of the kernel's");
     check(ask(fd, SIOCSIFADDR, all[0].ifr_name) == -1 && errno == EINVAL, "an old request");
     ff_close(fd);
