@@ -78,6 +78,11 @@ def connections_are_dropped_one_by_one_and_by_common_properties(world):
     for client in clients:
         client.sendall(b"a")
         assert client.recv(1) == b"a"
+    counts = lambda: [
+        sum(engine["flows"] for engine in json.loads(line)[0]["engines"])
+        for line in status.output().splitlines()
+    ]
+    until(lambda: counts()[-1] > 1, 10, "the status tells of them")
     told = lambda client, how: f"end of {client.getsockname()[1]}: {how}" in server.output()
     own = f"{world.STACK}:8000"
     pair = [own, name_of(clients[0])]
@@ -116,11 +121,7 @@ def connections_are_dropped_one_by_one_and_by_common_properties(world):
     lines = [line for line in ends.output().splitlines() if line.startswith("UNCONN")]
     assert all(sum(name in line for line in lines) == 1 for name in names), (names, lines)
     assert "bytes_received:1 " in ends.output() and not ends.errors(), ends.tail()
-    counts = lambda: [
-        sum(engine["flows"] for engine in json.loads(line)[0]["engines"])
-        for line in status.output().splitlines()
-    ]
-    until(lambda: max(counts()) > 1 and counts()[-1] == 0, 10, "the status follows")
+    until(lambda: counts()[-1] == 0, 10, "the status follows")
     nothing = world.admin("drop")
     assert nothing.wait(10) == 1 and "which connections?" in nothing.errors()
 
