@@ -1,7 +1,6 @@
 //! The control connection of one engine: requests and replies, and reconnecting after the keeper
 //! was replaced.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
@@ -42,10 +41,6 @@ struct State {
     retry_at: u64,
     /// Requests whose answers did not come in time: these precede the answer to the next request.
     unanswered: u32,
-    /// Number of the last request for whose answer no caller waited.
-    last: u64,
-    /// Requests on their way that a successor of the keeper gets again, with their numbers.
-    begun: VecDeque<(u64, Request)>,
 }
 
 impl State {
@@ -54,31 +49,9 @@ impl State {
         while self.unanswered > 0 {
             match self.socket.receive::<Reply>(patience_ms) {
                 Err(ControlError::TimedOut | ControlError::Closed) => return,
-                // Whatever it says, no caller waits for it.
-                _ => self.on_answer(),
+                _ => self.unanswered -= 1,
             }
         }
-    }
-
-    fn on_sent(&mut self) -> u64 {
-        self.unanswered += 1;
-        self.last += 1;
-        self.last
-    }
-
-    fn on_answer(&mut self) {
-        self.unanswered -= 1;
-        while self
-            .begun
-            .front()
-            .is_some_and(|(number, _)| self.has_answer(*number))
-        {
-            self.begun.pop_front();
-        }
-    }
-
-    fn has_answer(&self, number: u64) -> bool {
-        self.last - u64::from(self.unanswered) >= number
     }
 
     fn exchange(
@@ -91,13 +64,14 @@ impl State {
                 Err(error @ (ControlError::TimedOut | ControlError::Closed)) => {
                     return Err(error.into());
                 }
-                _ => self.on_answer(),
+                // Whatever it says, no caller waits for it.
+                _ => self.unanswered -= 1,
             }
         }
         self.socket.send(request, fds)?;
         let answer = answer(&self.socket);
         if let Err(Error::Control(ControlError::TimedOut)) = answer {
-            self.on_sent();
+            self.unanswered += 1;
         }
         answer
     }
@@ -137,8 +111,6 @@ impl KeeperClient {
             report: None,
             retry_at: 0,
             unanswered: 0,
-            last: 0,
-            begun: VecDeque::new(),
         };
         Ok(KeeperClient {
             settings: settings.clone(),
@@ -176,34 +148,8 @@ impl KeeperClient {
             state.take_answers(ANSWER_MS);
         }
         if state.socket.send(request, &[]).is_ok() {
-            state.on_sent();
+            state.unanswered += 1;
         }
-    }
-
-    /// Sends a request and returns its number, for [`KeeperClient::is_answered`]. `None`: the
-    /// keeper cannot be asked at the moment.
-    pub fn begin(&self, request: Request) -> Option<u64> {
-        let mut state = self.state.lock();
-        let is_free = state.unanswered < UNANSWERED_MAX && state.watched.is_some();
-        if !is_free || state.socket.send(&request, &[]).is_err() {
-            return None;
-        }
-        let number = state.on_sent();
-        state.begun.push_back((number, request));
-        Some(number)
-    }
-
-    /// Returns whether the keeper, or its successor, has answered; waits for that if told to. A
-    /// keeper that cannot be reached will not answer.
-    pub fn is_answered(&self, number: u64, is_waiting: bool) -> bool {
-        let mut state = self.state.lock();
-        if state.has_answer(number) {
-            return true;
-        }
-        state.take_answers(if is_waiting { ANSWER_MS } else { 0 });
-        let is_lost = !state.has_answer(number) && state.socket.is_closed();
-        let is_over = is_lost && self.come_back(&mut state, ATTEMPTS).is_err();
-        is_over || is_waiting || state.has_answer(number)
     }
 
     /// Gives the keeper the channel region of this engine.
@@ -301,9 +247,6 @@ impl KeeperClient {
         if let Some(report) = &state.report {
             exchange(&socket, &Request::RegisterReport, &[report.as_fd()])?;
         }
-        for (_, request) in std::mem::take(&mut state.begun) {
-            exchange(&socket, &request, &[])?;
-        }
         state.watched = copy(&socket);
         state.socket = socket;
         state.unanswered = 0;
@@ -384,17 +327,13 @@ mod tests {
             report: None,
             retry_at: 0,
             unanswered: 1,
-            last: 1,
-            begun: VecDeque::from([(1, Request::EndSession)]),
         };
-        assert!(!state.has_answer(1));
         let late = Reply::Ports { first: 1, last: 2 };
         for reply in [&late, &Reply::Done] {
             keeper.send(reply, &[]).unwrap();
         }
         let (reply, _) = state.exchange(&Request::EndSession, &[]).unwrap();
         assert_eq!((reply, state.unanswered), (Reply::Done, 0));
-        assert!(state.has_answer(1) && state.begun.is_empty());
         drop(keeper);
         assert!(state.exchange(&Request::EndSession, &[]).is_err());
         assert_eq!(state.unanswered, 0);

@@ -176,25 +176,16 @@ impl PortAuthority for Keeper {
         }
     }
 
-    fn listen_off(&self, at: (SocketAddr, u16), transport: Transport) {
-        let _ = self.link.ask(&listen_off(at, transport), &[]);
-    }
-
-    fn begin_listen_off(&self, at: (SocketAddr, u16), transport: Transport) -> Option<u64> {
-        self.link.begin(listen_off(at, transport))
-    }
-
-    fn is_answered(&self, number: u64, is_waiting: bool) -> bool {
-        self.link.is_answered(number, is_waiting)
-    }
-}
-
-fn listen_off((addr, link): (SocketAddr, u16), protocol: Transport) -> Request {
-    Request::ListenOff {
-        protocol,
-        address: addr.ip(),
-        port: addr.port(),
-        link,
+    fn listen_off(&self, (addr, link): (SocketAddr, u16), transport: Transport) {
+        let _ = self.link.ask(
+            &Request::ListenOff {
+                protocol: transport,
+                address: addr.ip(),
+                port: addr.port(),
+                link,
+            },
+            &[],
+        );
     }
 }
 

@@ -115,19 +115,6 @@ pub trait PortAuthority: Send {
     }
 
     fn listen_off(&self, at: (SocketAddr, u16), transport: Transport);
-
-    /// As [`PortAuthority::listen_off`], without waiting: returns a number for
-    /// [`PortAuthority::is_answered`]. `None`: it cannot be done this way now.
-    fn begin_listen_off(&self, at: (SocketAddr, u16), transport: Transport) -> Option<u64> {
-        let _ = (at, transport);
-        None
-    }
-
-    /// Returns whether a request is in force; waits until it is, or cannot be, if told to.
-    fn is_answered(&self, number: u64, is_waiting: bool) -> bool {
-        let _ = (number, is_waiting);
-        true
-    }
 }
 
 /// Link-layer addresses that another process learns for this engine.

@@ -5,11 +5,10 @@ use slipstack_stack::Instant;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Answers an operator, and looks after the packet filter and listeners that are being closed.
+    /// Answers an operator, and looks after the packet filter.
     #[inline(never)]
     pub(crate) fn do_chores(&mut self, now: Instant) -> bool {
-        let mut progress = self.run_inquiry(now);
-        progress |= !self.closing.is_empty() && self.tend_closing(now);
+        let progress = self.run_inquiry(now);
         self.tend_filter(now);
         self.renew_chores();
         progress
@@ -18,7 +17,6 @@ impl Engine {
     /// Called where one of them begins.
     pub(crate) fn renew_chores(&mut self) {
         let has_filter = self.filter_due.is_some() || self.stack.has_filter();
-        let is_asked = self.pending_inquiry.is_some();
-        self.has_chores = is_asked || has_filter || !self.closing.is_empty();
+        self.has_chores = self.pending_inquiry.is_some() || has_filter;
     }
 }

@@ -71,7 +71,6 @@ impl Engine {
             };
             self.on_close(now, owner, mode, unread);
         }
-        self.finish_closing(now, Some(id));
     }
 
     /// Returns whether a connection came from a listener and the program has not taken it.

@@ -1,14 +1,14 @@
-//! Connections that are completed while their listeners are being closed. No program accepts them
-//! from these: data of their peers is kept until they move to another listener.
+//! Connections that are completed while their listener is being closed. No program accepts them
+//! from it: data of their peers is kept until they move to another listener.
 
 use slipstack_stack::{ConnId, ListenerId};
 
 use crate::partial::BYTES_MAX;
 
-/// The listeners and their connections.
+/// The connections of one listener.
 #[derive(Debug)]
 pub(crate) struct Drained {
-    listeners: Vec<ListenerId>,
+    listener: ListenerId,
     conns: Vec<Completed>,
     /// Bytes that may be kept still, of all together.
     room: usize,
@@ -17,27 +17,26 @@ pub(crate) struct Drained {
 /// One connection, with its received bytes.
 #[derive(Debug)]
 pub(crate) struct Completed {
-    listener: ListenerId,
     pub(crate) conn: ConnId,
     pub(crate) bytes: Vec<u8>,
     pub(crate) has_fin: bool,
 }
 
 impl Drained {
-    /// Connections of a listener are kept from now on.
-    pub(crate) fn begin(&mut self, listener: ListenerId) {
-        if !self.listeners.contains(&listener) {
-            self.listeners.push(listener);
+    pub(crate) fn new(listener: ListenerId) -> Drained {
+        Drained {
+            listener,
+            conns: Vec::new(),
+            room: BYTES_MAX,
         }
     }
 
     /// Takes a connection. `false`: it is another listener's.
     pub(crate) fn take(&mut self, listener: ListenerId, conn: ConnId) -> bool {
-        if !self.listeners.contains(&listener) {
+        if listener != self.listener {
             return false;
         }
         self.conns.push(Completed {
-            listener,
             conn,
             bytes: Vec::new(),
             has_fin: false,
@@ -70,23 +69,8 @@ impl Drained {
         self.conns.iter_mut().find(|it| it.conn == conn)
     }
 
-    /// Returns the connections of a listener, of which no more are kept.
-    pub(crate) fn end(&mut self, listener: ListenerId) -> Vec<Completed> {
-        self.listeners.retain(|it| *it != listener);
-        let is_its = |it: &mut Completed| it.listener == listener;
-        let ended: Vec<Completed> = self.conns.extract_if(.., is_its).collect();
-        self.room += ended.iter().map(|it| it.bytes.len()).sum::<usize>();
-        ended
-    }
-}
-
-impl Default for Drained {
-    fn default() -> Drained {
-        Drained {
-            listeners: Vec::new(),
-            conns: Vec::new(),
-            room: BYTES_MAX,
-        }
+    pub(crate) fn into_conns(self) -> Vec<Completed> {
+        self.conns
     }
 }
 
@@ -110,30 +94,24 @@ mod tests {
 
     #[test]
     fn data_in_order_is_kept_and_the_rest_is_retransmitted() {
-        let mut drained = Drained::default();
-        drained.begin(listener(1));
+        let mut drained = Drained::new(listener(1));
         assert!(drained.take(listener(1), conn(5)) && !drained.take(listener(2), conn(6)));
         assert!(drained.store(conn(5), 0, b"ab"));
         assert!(!drained.store(conn(5), 4, b"ef"), "a gap");
         assert!(drained.store(conn(5), 2, b"cd"));
         assert!(!drained.store(conn(6), 0, b"ab"), "not one of these");
         drained.on_fin(conn(5));
-        let kept = drained.end(listener(1)).pop().unwrap();
+        let kept = drained.into_conns().pop().unwrap();
         assert_eq!((&kept.bytes[..], kept.has_fin), (&b"abcd"[..], true));
     }
 
     #[test]
     fn kept_connections_are_bounded() {
-        let mut drained = Drained::default();
-        drained.begin(listener(1));
-        drained.begin(listener(2));
+        let mut drained = Drained::new(listener(1));
         drained.take(listener(1), conn(5));
-        drained.take(listener(2), conn(6));
+        drained.take(listener(1), conn(6));
         assert!(drained.store(conn(5), 0, &vec![0; BYTES_MAX - 1]));
         assert!(!drained.store(conn(6), 0, b"ab"));
         assert!(drained.store(conn(6), 0, b"a"));
-        assert_eq!(drained.end(listener(1)).len(), 1);
-        assert!(!drained.take(listener(1), conn(7)));
-        assert!(drained.store(conn(6), 1, &vec![0; BYTES_MAX - 1]));
     }
 }

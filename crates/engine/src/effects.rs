@@ -343,7 +343,9 @@ impl Environment {
         origin: Option<ConnectionOrigin>,
     ) {
         let place = self.flows.open(conn, ends);
-        if self.drained.take(listener, conn) {
+        if let Some(drained) = &mut self.drained
+            && drained.take(listener, conn)
+        {
             return;
         }
         let listener_owner = self.listener_owner(listener);
@@ -440,12 +442,15 @@ impl Environment {
 
     #[cold]
     fn store_drained(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
-        self.drained.store(conn, offset, bytes)
+        let drained = self.drained.as_mut();
+        drained.is_some_and(|it| it.store(conn, offset, bytes))
     }
 
     fn on_fin(&mut self, conn: ConnId) {
         let Some(owner) = self.conn_owner(conn) else {
-            self.drained.on_fin(conn);
+            if let Some(drained) = &mut self.drained {
+                drained.on_fin(conn);
+            }
             return;
         };
         let is_shut = self

@@ -14,7 +14,6 @@ use slipstack_stack::{CloseMode, ConnId, Instant, RxMeta, Stack, StackConfig};
 use crate::authority::{NeighbourTable, PortAuthority};
 use crate::client::{Client, ClientId};
 use crate::departed::Departed;
-use crate::drained::Drained;
 use crate::effects::Fx;
 use crate::environment::Environment;
 use crate::filtering::HeldFilter;
@@ -22,7 +21,7 @@ use crate::frames::FrameQueue;
 use crate::inquiry::pending::PendingInquiry;
 use crate::load::Load;
 use crate::local::{Interconnect, Local};
-use crate::owners::{Closing, Deferred, Flows, LOOK_NS, Offers, Owners};
+use crate::owners::{Deferred, Flows, Offers, Owners};
 use crate::partial::Arriving;
 use crate::stats::EngineCounters;
 
@@ -118,7 +117,6 @@ pub struct Engine {
     /// Time at which its rules are fetched again.
     pub(crate) filter_due: Option<Instant>,
     pub(crate) has_chores: bool,
-    pub(crate) closing: Vec<Closing>,
     /// Connections take ports that the card's map of its queues brings to this engine's.
     pub(crate) is_homing: bool,
     /// Number of times that the device has been another one.
@@ -154,7 +152,7 @@ impl Engine {
             offers: Offers::default(),
             deferred: Vec::new(),
             unsent: Vec::new(),
-            drained: Drained::default(),
+            drained: None,
             has_rest: false,
             left_at: Instant::FAR_FUTURE,
             counters: EngineCounters::default(),
@@ -186,7 +184,6 @@ impl Engine {
             filter: HeldFilter::default(),
             filter_due: None,
             has_chores: false,
-            closing: Vec::new(),
             is_homing: false,
             device_renewals: 0,
             answers_handed_over: 0,
@@ -484,10 +481,6 @@ impl Engine {
         let left = Some(self.env.left_at).filter(|at| *at != Instant::FAR_FUTURE);
         let owned = self.owners_deadline();
         let filter = self.filter_due;
-        let closing = match self.closing.is_empty() {
-            true => None,
-            false => soon(LOOK_NS),
-        };
         [
             self.stack.next_deadline(),
             polled,
@@ -495,7 +488,6 @@ impl Engine {
             left,
             owned,
             filter,
-            closing,
         ]
         .into_iter()
         .flatten()

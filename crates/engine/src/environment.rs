@@ -34,7 +34,7 @@ pub(crate) struct Environment {
     pub(crate) unsent: Vec<Owner>,
     /// While a listener is being closed: its connections that complete, which no program will
     /// accept from it.
-    pub(crate) drained: Drained,
+    pub(crate) drained: Option<Drained>,
     /// Some client's listeners have accepted connections that were not reported to the stack, or
     /// `unsent` is not empty.
     pub(crate) has_rest: bool,

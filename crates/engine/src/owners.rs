@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use slipstack_channel::{Ends, FlowDirectory, SockId};
 use slipstack_mem::Region;
-use slipstack_stack::{ConnId, ConnectionOrigin, ListenerId};
+use slipstack_stack::{ConnId, ConnectionOrigin};
 
 use crate::client::ClientId;
 
@@ -149,17 +149,4 @@ pub(crate) enum Deferred {
     Describe(ConnId),
     /// A report is due when bytes of this connection have been sent.
     TellSent(ConnId),
-}
-
-/// Interval at which the keeper's answer is looked for.
-pub(crate) const LOOK_NS: u64 = 500_000;
-
-/// A listener that the program has closed.
-#[derive(Debug)]
-pub(crate) struct Closing {
-    pub(crate) owner: Owner,
-    pub(crate) id: ListenerId,
-    pub(crate) port: u16,
-    /// Number of the request to the keeper.
-    pub(crate) request: u64,
 }

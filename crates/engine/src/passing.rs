@@ -4,109 +4,21 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::{Ends, InboxMessage, State, Transport};
+use slipstack_channel::{Ends, InboxMessage, State};
 use slipstack_stack::{CloseMode, ConnId, HalfOpenImage, Instant, ListenerId, RxMeta};
 
-use crate::client::{Bound, ClientId, Role, Yields};
-use crate::drained::Completed;
+use crate::client::{Role, Yields};
+use crate::drained::{Completed, Drained};
 use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::local::syn_to;
-use crate::owners::{Closing, Deferred, Owner};
+use crate::owners::{Deferred, Owner};
 use crate::partial::BYTES_MAX;
 use crate::yielding::Listening;
 
 /// Frames taken from the device at once, and how often, when a shared listener closes.
 const DRAIN_BUDGET: usize = 4096;
 const DRAIN_ROUNDS: usize = 16;
-
-/// Listeners of a shared port that are being closed: the keeper steers new connections to the other
-/// engines of the port. Until it says that it has, this engine completes the handshakes that reach
-/// it, and goes on to serve its connections.
-impl Engine {
-    /// Begins to close a listener whose port other engines may serve. `false`: it has to be closed
-    /// at once.
-    pub(crate) fn begin_to_close(&mut self, owner: Owner) -> bool {
-        let Some(socket) = self.env.socket(owner) else {
-            return false;
-        };
-        let (Role::Listener(id), Some(bound)) = (socket.role, socket.bound()) else {
-            return false;
-        };
-        let may_wait = bound.is_shared && bound.is_announced;
-        if !may_wait || self.env.local.interconnect.is_none() {
-            return false;
-        }
-        let at = (bound.addr, bound.link);
-        let ports = self.ports.as_ref();
-        let Some(request) = ports.and_then(|it| it.begin_listen_off(at, Transport::Tcp)) else {
-            return false;
-        };
-        self.forget_listener(owner, id);
-        self.env.drained.begin(id);
-        self.closing.push(Closing {
-            owner,
-            id,
-            port: bound.addr.port(),
-            request,
-        });
-        self.renew_chores();
-        true
-    }
-
-    /// The socket is no listener any more; returns what it was bound to.
-    pub(crate) fn forget_listener(&mut self, owner: Owner, id: ListenerId) -> Option<Bound> {
-        let bound = self.env.socket(owner).and_then(|socket| {
-            socket.role = Role::None;
-            socket.take_bound()
-        });
-        if let Some(client) = self.env.client(owner.client) {
-            client.listeners.retain(|sock| *sock != owner.sock);
-        }
-        self.env.listeners.remove(id.index, id.generation);
-        self.env.set_bits(owner, State::NONE, State::LISTENING);
-        bound
-    }
-
-    /// Returns whether a connection of this listener waits for the keeper's answer.
-    pub(crate) fn is_being_closed(&self, listener: Owner) -> bool {
-        self.closing.iter().any(|it| it.owner == listener)
-    }
-
-    /// Ends the listeners for which the keeper has answered. Returns whether there were any.
-    pub(crate) fn tend_closing(&mut self, now: Instant) -> bool {
-        self.end_closing(now, |_| true, false)
-    }
-
-    /// Waits for the keeper's answers about the listeners of a client, before that or another one
-    /// goes on with the same port.
-    pub(crate) fn finish_closing(&mut self, now: Instant, of: Option<ClientId>) {
-        if !self.closing.is_empty() {
-            let is_meant = |it: &Closing| of.is_none_or(|client| it.owner.client == client);
-            self.end_closing(now, is_meant, true);
-        }
-    }
-
-    #[cold]
-    fn end_closing(
-        &mut self,
-        now: Instant,
-        is_meant: impl Fn(&Closing) -> bool,
-        is_waiting: bool,
-    ) -> bool {
-        let Some(ports) = &self.ports else {
-            return false;
-        };
-        let answered = |it: &mut Closing| is_meant(it) && ports.is_answered(it.request, is_waiting);
-        let ended: Vec<Closing> = self.closing.extract_if(.., answered).collect();
-        for it in &ended {
-            self.end_listener(it.id, Some(it.port));
-            self.pass_waiting(now, it.owner.client);
-        }
-        self.renew_chores();
-        !ended.is_empty()
-    }
-}
 
 impl Engine {
     /// Schedules a connection that the program has not taken and will not take. Its listener is
@@ -122,23 +34,24 @@ impl Engine {
             .is_some_and(|(socket, _)| {
                 matches!(socket.role, Role::Listener(_)) && socket.yields == Yields::No
             });
-        let listener = listener.map(|sock| Owner { sock, ..owner });
-        if is_open || listener.is_some_and(|it| self.is_being_closed(it)) {
-            if let Some(client) = self.env.client(owner.client) {
-                client.passing.push(owner.sock);
-            }
+        if is_open {
+            client.passing.push(owner.sock);
         } else {
             self.pass(now, owner);
         }
     }
 
     /// A listener has been closed: its connections go to others.
-    pub(crate) fn pass_waiting(&mut self, now: Instant, of: ClientId) {
-        let Some(client) = self.env.client(of) else {
+    pub(crate) fn pass_waiting(&mut self, now: Instant, listener: Owner) {
+        let Some(client) = self.env.client(listener.client) else {
             return;
         };
         for sock in core::mem::take(&mut client.passing) {
-            self.pass(now, Owner { client: of, sock });
+            let owner = Owner {
+                client: listener.client,
+                sock,
+            };
+            self.pass(now, owner);
         }
     }
 
@@ -149,7 +62,7 @@ impl Engine {
         if self.env.local.interconnect.is_none() {
             return Vec::new();
         }
-        self.env.drained.begin(listener);
+        self.env.drained = Some(Drained::new(listener));
         let now = self.env.now;
         for _ in 0..DRAIN_ROUNDS {
             if self.drain_once(now, port) == 0 {
@@ -158,7 +71,8 @@ impl Engine {
         }
         self.env.drain_queue(&mut *self.device);
         self.run_deferred(now);
-        self.env.drained.end(listener)
+        let drained = self.env.drained.take();
+        drained.map_or_else(Vec::new, Drained::into_conns)
     }
 
     /// One burst of [`Engine::drain`]; how many frames there were.
@@ -197,7 +111,6 @@ impl Engine {
             conn,
             bytes,
             has_fin,
-            ..
         } in conns
         {
             self.env.flows.close(conn);

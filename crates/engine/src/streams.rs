@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_channel::{CloseMode, Limits, Reply, SocketError, State, Transport};
-use slipstack_stack::{ConnId, Instant, ListenOptions, ListenerId, PortHold, PortRange};
+use slipstack_stack::{ConnId, Instant, ListenOptions, PortHold, PortRange};
 
 use crate::client::{Bound, Role, Socket, step_for};
 use crate::commands::Answer;
@@ -22,7 +22,6 @@ impl Engine {
         reuse_addr: bool,
         reuse_port: bool,
     ) -> Answer {
-        self.finish_closing(self.env.now, None);
         let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
         if socket.bound().is_some() || socket.role != Role::None {
             return Err(SocketError::InvalidArgument);
@@ -102,7 +101,6 @@ impl Engine {
     }
 
     pub(crate) fn on_listen(&mut self, owner: Owner, backlog: u32) -> Answer {
-        self.finish_closing(self.env.now, None);
         let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
         let backlog = backlog.min(self.stack.config().tcp.backlog_max);
         match socket.role {
@@ -172,28 +170,25 @@ impl Engine {
         let Role::Listener(id) = socket.role else {
             return Err(SocketError::InvalidState);
         };
+        let bound = socket.bound();
+        socket.role = Role::None;
+        if let Some(client) = self.env.client(owner.client) {
+            client.listeners.retain(|sock| *sock != owner.sock);
+        }
         // First the frames stop coming, then the listener ends: frames received until then are
         // served.
-        let bound = self.forget_listener(owner, id);
-        if let Some(bound) = bound {
-            self.release_port(&bound, Transport::Tcp);
-        }
-        let shared = bound.filter(|bound| bound.is_shared);
-        self.end_listener(id, shared.map(|bound| bound.addr.port()));
-        Ok(Reply::Done)
-    }
-
-    /// Ends a listener to which no frames are steered any more. `shared`: its port, if others may
-    /// take its connections.
-    pub(crate) fn end_listener(&mut self, id: ListenerId, shared: Option<u16>) {
-        let drained = match shared {
-            Some(port) => self.drain(id, port),
-            None => Vec::new(),
+        self.drop_binding(owner);
+        let drained = match bound {
+            Some(bound) if bound.is_shared => self.drain(id, bound.addr.port()),
+            _ => Vec::new(),
         };
         let half_open = self.stack.tcp_detach_half_open(id);
+        self.env.listeners.remove(id.index, id.generation);
         self.stack.tcp_unlisten(id).ok();
         self.pass_half_open(self.env.now, half_open);
         self.pass_drained(drained);
+        self.env.set_bits(owner, State::NONE, State::LISTENING);
+        Ok(Reply::Done)
     }
 
     /// Gives the socket's port back.
@@ -202,12 +197,9 @@ impl Engine {
             return;
         };
         let kind = socket.kind;
-        if let Some(bound) = socket.take_bound() {
-            self.release_port(&bound, kind);
-        }
-    }
-
-    fn release_port(&mut self, bound: &Bound, kind: Transport) {
+        let Some(bound) = socket.take_bound() else {
+            return;
+        };
         if bound.is_reserved {
             self.stack
                 .tcp_release_port(&bound.hold(), bound.addr.port());
@@ -368,10 +360,8 @@ impl Engine {
         match socket.role {
             Role::Stream(conn) => self.close_stream(now, conn, mode, true),
             Role::Listener(_) => {
-                if !self.begin_to_close(owner) {
-                    let _ = self.on_unlisten(owner);
-                    self.pass_waiting(now, owner.client);
-                }
+                let _ = self.on_unlisten(owner);
+                self.pass_waiting(now, owner);
                 self.release(owner);
             }
             Role::Datagram(id) => {

@@ -46,13 +46,8 @@ const LEFT_BEHIND: [Resource; 7] = [
     Resource::Stack,
 ];
 
-/// While listeners of a port come and go, their programs wait for the keeper's answers, and
-/// segments of connections that move pass through it: with their niceness it would wait for a
-/// processor behind the programs that wait for it.
-const NICENESS: i32 = -10;
-
-/// Resets the limits, processor affinity, priority and umask that this process inherited, and goes
-/// before programs in the queue for a processor. A setting that it may not change stays.
+/// Resets the limits, processor affinity, priority and umask that this process inherited. A setting
+/// that it may not change stays.
 pub fn leave_starters_bounds() {
     for resource in LEFT_BEHIND {
         leave_limit(resource);
@@ -63,7 +58,6 @@ pub fn leave_starters_bounds() {
     // The kernel ignores processors that the machine does not have.
     let _ = sched_setaffinity(None, &all);
     let _ = slipstack_mem::process::take_ordinary_priority();
-    let _ = rustix::process::setpriority_process(None, NICENESS);
     rustix::process::umask(Mode::from_raw_mode(0o022));
 }
 

@@ -91,7 +91,17 @@ impl Server {
                 port,
                 link,
             } => {
-                self.on_unlisten(client, protocol, (address, port, link), now);
+                self.resources.state.leases.listeners.release(
+                    client,
+                    protocol,
+                    (address, port, link),
+                );
+                if protocol == Transport::Tcp {
+                    self.net.note_moving(port, now);
+                }
+                // A flow that has left its engine goes where the new listeners are.
+                self.sweep_exceptions();
+                self.steer_ports(&[(protocol, port, port)]);
                 self.done()
             }
             Request::ListenYield {
@@ -224,30 +234,6 @@ impl Server {
         claimed.map_err(|error| self.explain(&error))?;
         self.steer_ports(&[(protocol, port, port)]);
         self.done()
-    }
-
-    fn on_unlisten(
-        &mut self,
-        client: ClientId,
-        protocol: Transport,
-        (address, port, link): (IpAddr, u16, u16),
-        now: u64,
-    ) {
-        let leases = &mut self.resources.state.leases;
-        let before = leases.route(protocol, port);
-        leases
-            .listeners
-            .release(client, protocol, (address, port, link));
-        let is_moved = leases.route(protocol, port) != before;
-        if protocol == Transport::Tcp {
-            self.net.note_moving(port, now);
-        }
-        if is_moved {
-            self.steer_ports(&[(protocol, port, port)]);
-        }
-        // A flow that has left its engine goes where the new listeners are, but the program does
-        // not wait for that.
-        self.swept_at = 0;
     }
 
     /// Returns whether another family has a connection from this port: see inet_csk_get_port().
