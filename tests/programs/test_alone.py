@@ -105,7 +105,7 @@ def no_other_keeper_comes_between_programs_that_lost_theirs(world):
 
 
 @test(modes=("inprocess", "instance"), serial=True, device="tap")
-def nor_on_a_tap_that_they_keep_alive(world):
+def no_other_keeper_comes_between_programs_on_a_tap(world):
     lives_alone(world)
 
 
@@ -138,7 +138,7 @@ def children_do_not_hold_what_their_parent_held(world):
 
 
 @test(modes=("inprocess",), serial=True)
-def each_worker_with_an_engine_counts(world):
+def no_keeper_starts_until_the_last_worker_with_an_engine_has_ended(world):
     first = world.stack(*world.program("threaded.py"), "server", 7000)
     other = world.stack(*world.program("threaded.py"), "server", 7001)
     world.wait_port(7000, process=first)
@@ -210,7 +210,7 @@ def frames_find_their_program_when_queues_are_numbered_again(world):
 
 
 @test(modes=("inprocess",), serial=True, device="tap")
-def also_those_of_a_tap(world):
+def frames_find_their_program_when_queues_of_a_tap_are_numbered_again(world):
     number_again(world)
 
 

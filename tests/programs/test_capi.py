@@ -92,7 +92,7 @@ def a_configuration_file_names_address_and_gateway(world):
 
 
 @test(modes=ON_STACK)
-def one_program_has_a_port_on_both_sides(world):
+def one_program_listens_on_a_port_of_the_stack_and_of_the_kernel(world):
     server = start(world, compiled(world, EXAMPLES / "mixed.c", of_placement(world)))
     world.wait_port(8080, process=server)
     for sock, side in (

@@ -74,7 +74,7 @@ def a_reload_changes_what_differs_and_ends_no_connection_whose_address_stays(wor
 
 
 @test(modes=("inprocess", "instance"))
-def a_configuration_that_cannot_be_changes_nothing(world):
+def an_invalid_configuration_changes_nothing(world):
     server = world.stack(*world.program("aborted.py"), 8000)
     world.wait_port(8000, process=server)
     before = (

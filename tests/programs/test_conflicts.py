@@ -48,7 +48,7 @@ def an_address_that_another_station_has_is_refused(world):
 
 
 @test(modes=("inprocess",))
-def each_vlan_is_asked_for_itself(world):
+def each_vlan_is_probed_for_conflicts_separately(world):
     server = world.stack(*world.program("udp_echo.py"), 7000)
     until(lambda: "reached at" in server.errors(), 10, "the stack is up")
     other = ["--if", "eth1", "--vlan", "7,ip=10.79.0.9/24", "--run-dir", world.run_dir]

@@ -165,7 +165,7 @@ def another_capture_is_refused_while_one_is_replayed(world):
 
 
 @test(modes=("inprocess",), device="tap")
-def a_kind_that_does_not_exist_is_refused_with_those_that_do(world):
+def an_unknown_kind_of_device_is_refused_with_a_list_of_those_that_exist(world):
     program = world.stack("true", options=options("fddi"))
     assert program.wait(10) != 0
     assert "--device is 'fddi' but must be auto, packet (" in program.errors(), program.errors()

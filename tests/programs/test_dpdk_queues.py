@@ -79,7 +79,7 @@ def command(*words):
 
 
 @test(modes=("inprocess", "instance"), device="veth")
-def redis_gives_back_what_it_was_given(world):
+def redis_returns_the_bytes_that_were_stored(world):
     need_dpdk(world)
     world.peer_ns.ip("link", "set", "eth1", "gso_max_segs", "1")
     on(world, dpdk("--vdev=net_af_packet0,iface=eth1,qpairs=2", "--queues=2"))
@@ -204,7 +204,7 @@ def processes_of_a_config_ini_share_a_port_and_each_may_be_killed(world):
 
 
 @test(modes=ONLY, device="none")
-def a_port_says_what_it_has(world):
+def status_shows_the_queues_and_offloads_of_a_port(world):
     need_dpdk(world)
     for arguments, own, parts in (
         (

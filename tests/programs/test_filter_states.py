@@ -173,7 +173,7 @@ def answers_to_datagrams_pass_as_part_of_their_flow(world):
 
 
 @test(modes=("inprocess",))
-def a_connection_that_goes_to_another_engine_is_known_there(world):
+def the_filter_state_of_a_connection_moves_to_another_engine_with_it(world):
     started = world.stack(*world.program("passing.py"), 7210, "rights")
     world.wait_port(7210, process=started)
     rules(

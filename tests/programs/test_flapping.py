@@ -117,7 +117,7 @@ def connections_survive_an_interface_that_goes_down_and_up(world):
 
 
 @test(modes=BOTH)
-def connections_over_af_xdp_do_too(world):
+def connections_over_af_xdp_survive_an_interface_that_goes_down_and_up(world):
     world.kind = "xdp"
     goes_down_and_up(world)
     set_mtu(world, 1200)
@@ -125,7 +125,7 @@ def connections_over_af_xdp_do_too(world):
 
 
 @test(modes=BOTH, device="tap")
-def connections_over_our_own_tap_do_too(world):
+def connections_over_a_tap_of_slipstacks_survive_when_it_goes_down_and_up(world):
     server = world.stack(*world.program("sized.py"), 7000)
     until(lambda: "is reached at" in server.errors(), 10, "the stack is up")
     world.wait_port(7000, process=server)
@@ -236,7 +236,7 @@ def connections_survive_an_interface_that_is_deleted_and_made_again(world):
 
 
 @test(modes=BOTH)
-def connections_over_af_xdp_survive_that_too(world):
+def connections_over_af_xdp_survive_an_interface_that_is_deleted_and_made_again(world):
     world.kind = "xdp"
     goes_and_comes_back(world)
 
@@ -306,7 +306,7 @@ def a_keeper_whose_tap_is_deleted_ends_with_its_last_program(world):
 
 
 @test(modes=("inprocess",))
-def a_keeper_that_is_killed_afterwards_has_a_successor(world):
+def a_keeper_killed_after_its_interface_was_made_again_has_a_successor(world):
     serve(world, ("--pcap", str(world.folder / "wire.pcapng")))
     transfers = Transfers(world)
     make_again(world)

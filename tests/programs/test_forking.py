@@ -369,7 +369,7 @@ def connections_that_a_killed_worker_had_not_accepted_go_to_the_next(world):
 
 
 @test
-def a_child_can_distinguish_a_peers_close_from_a_reset(world):
+def a_child_distinguishes_a_peers_close_from_a_reset(world):
     for how in ("ended", "ended_poll"):
         started = server(world, how)
         until(lambda: started.output() == "end end 0\n", 5, "the first connection has ended")

@@ -64,7 +64,7 @@ def start_caller(world, extra=()):
 
 
 @test(modes=("kernel", "inprocess", "instance"))
-def clients_go_out_by_both_with_the_addresses_of_each(world):
+def clients_use_the_addresses_of_the_interface_that_they_leave_by(world):
     """The link-layer addresses are those of the interface, as in the other end's table of
     neighbours."""
     world.use_second_pair()
@@ -93,7 +93,7 @@ def is_open(address, port):
 
 
 @test(modes=("kernel", "inprocess", "instance"))
-def a_transfer_between_two_namespaces_is_passed_on(world):
+def a_transfer_between_two_namespaces_is_forwarded(world):
     world.use_second_pair()
     for namespace, far, by in (
         (world.peer_ns, "10.78.0.0/24", world.STACK),
@@ -269,7 +269,7 @@ def options_for_one_interface_are_refused_on_several_with_one_sentence(world):
 
 
 @test(modes=("inprocess",))
-def every_interface_names_the_stack(world):
+def every_interface_selects_the_stack_that_has_it(world):
     world.use_second_pair()
     server = world.stack(*world.program("dual_echo.py"), 8000)
     world.wait_port(8000, process=server)
@@ -389,7 +389,7 @@ def sockets_see_and_choose_the_interface(world):
 
 
 @test(modes=("inprocess", "instance"))
-def an_interface_counts_for_itself_and_is_put_down_and_up(world):
+def each_interface_has_its_own_counters_and_can_be_set_down_and_up(world):
     world.use_second_pair()
     server = world.stack(*world.program("dual_echo.py"), 8000)
     world.wait_port(8000, process=server)

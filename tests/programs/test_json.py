@@ -56,7 +56,7 @@ BY_LETTER = {
 
 
 @test(modes=("instance",))
-def every_command_prints_json_and_names_an_engine(world):
+def every_command_prints_json_and_selects_an_engine(world):
     world.ready_instance()
     wrong = []
     for name, *words in COMMANDS:

@@ -138,7 +138,7 @@ def listed_ports_are_the_kernels_and_so_are_those_it_connects_from(world):
 
 
 @test(modes=("inprocess",))
-def addresses_of_ipv6_are_shared_too(world):
+def ports_of_ipv6_addresses_are_shared_with_the_kernel(world):
     world.use_ipv6()
     world.stack_ns.ip("addr", "add", f"{world.STACK6}/64", "dev", "eth1", "nodad")
     kernel = world.beside("python3", "-c", ECHO6, KERNELS, "kernel ")
@@ -161,7 +161,7 @@ def addresses_of_ipv6_are_shared_too(world):
 
 
 @test(modes=("inprocess",))
-def a_keeper_that_is_killed_shares_as_before(world):
+def ports_are_shared_as_before_after_the_keeper_is_killed(world):
     share(world, "--kni", "reject", "--kni-tcp", OURS)
     ours, kernels = world.connect(OURS), world.connect(KERNELS)
     assert world.admin("knictl", "-a", "alltoff").wait(10) == 0
@@ -235,7 +235,7 @@ def traffic_to_the_kernel_is_limited_and_traffic_to_the_stack_is_not(world):
 
 
 @test(modes=("inprocess",))
-def sharing_that_cannot_be_is_refused_with_a_sentence(world):
+def impossible_sharing_is_refused_with_a_sentence(world):
     device = ["--run-dir", world.run_dir, "--ip", f"{world.STACK}/24"]
     table = [
         (["--if", "eth1", "--kni-tcp", 80], "need --kni reject or --kni accept"),

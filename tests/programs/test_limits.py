@@ -58,7 +58,7 @@ def an_open_file_limit_that_is_too_low_is_named(world):
 
 
 @test(modes=("inprocess",))
-def a_keeper_or_instance_under_such_a_limit_says_so_too(world):
+def an_open_file_limit_too_low_for_a_keeper_or_instance_is_named(world):
     """Raising a hard limit needs the capability: the keeper has it here."""
     bound = ["setpriv", "--bounding-set", "-sys_resource", "prlimit", "--nofile=24"]
     for words in (

@@ -98,7 +98,7 @@ def status_names_the_mechanisms_in_force(world):
 
 
 @test(modes=("instance",))
-def one_processor_for_program_and_instance_is_said(world):
+def one_processor_for_program_and_instance_is_reported(world):
     world.start_instance("pinned", "--cores", "1")
     words = ["run", "--run-dir", world.run_dir, "--instance", "pinned", "--cores"]
     for core, is_told in (("1", True), ("0", False)):

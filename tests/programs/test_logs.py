@@ -72,7 +72,7 @@ def the_default_level_logs_warnings_alone(world):
 
 
 @test(modes=("inprocess",))
-def off_is_off(world):
+def the_level_off_logs_nothing(world):
     world.stack(*world.program("aborted.py"), 8001, options=("--log", "off"))
     world.wait_port(8001)
     claim(world)

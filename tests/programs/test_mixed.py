@@ -120,7 +120,7 @@ def a_thousand_connections_at_once(world):
 
 
 @test(modes=("inprocess", "instance"))
-def a_host_that_forwards_sends_nothing_back(world):
+def a_kernel_that_forwards_does_not_return_the_stacks_frames(world):
     """The kernel also sees every frame; it must neither forward nor answer one of the stack's."""
     world.stack_ns.sysctl("net.ipv4.ip_forward", 1)
     world.stack_ns.ip("addr", "add", "10.77.0.9/24", "dev", "eth1")

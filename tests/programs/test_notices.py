@@ -24,7 +24,7 @@ def told(listener):
 
 
 @test(modes=("kernel", "inprocess", "instance"))
-def a_program_hears_of_addresses_that_come_and_go(world):
+def netlink_reports_addresses_that_come_and_go(world):
     world.use_ipv6()
     listener = listen(world.stack, world, "address")
     # A program of the kernel beside it hears of the kernel's alone.
@@ -42,7 +42,7 @@ def a_program_hears_of_addresses_that_come_and_go(world):
 
 
 @test(modes=("kernel", "inprocess", "instance"))
-def a_program_hears_of_vlans_and_routes_that_come_and_go(world):
+def netlink_reports_vlans_and_routes_that_come_and_go(world):
     links = listen(world.stack, world, "link")
     routes = listen(world.stack, world, "route")
     route = ["10.66.0.0/16", "via", world.PEER, "dev", "eth1", "table", "300"]
@@ -66,7 +66,7 @@ def a_program_hears_of_vlans_and_routes_that_come_and_go(world):
 
 
 @test(modes=("kernel", "inprocess", "instance"))
-def a_program_hears_of_the_networks_of_addresses_and_of_neighbours(world):
+def netlink_reports_the_networks_of_addresses_and_neighbours(world):
     listener = listen(world.stack, world, "route", "neighbour")
     if world.mode != "kernel":
         monitor = world.beside(world.slipstack, "monitor", "--run-dir", world.run_dir)

@@ -51,7 +51,7 @@ def refused(world, *words, says, prefix=(), env=None):
 
 
 @test(modes=ONLY)
-def programs_that_cannot_be_served(world):
+def programs_that_cannot_be_served_are_named(world):
     refused(world, "run", *DEVICE, "--", "no-such-program", says=["no-such-program", "not found"])
     refused(world, "run", *DEVICE, "--", "/no/such", says=["/no/such", "not found"])
     refused(world, "run", *DEVICE, "--", "/etc/passwd", says=["/etc/passwd", "executable"])
@@ -69,7 +69,7 @@ def programs_that_cannot_be_served(world):
 
 
 @test(modes=ONLY)
-def thirty_two_bit_programs(world):
+def thirty_two_bit_programs_are_refused(world):
     narrow = world.folder / "narrow"
     image = bytearray(Path("/usr/bin/env").read_bytes())
     image[4] = 1
@@ -99,7 +99,7 @@ def a_program_into_which_nothing_can_be_loaded_is_named(world):
 
 
 @test(modes=("inprocess", "instance"))
-def a_protection_that_the_stack_has_not_is_not_taken(world):
+def an_option_for_encryption_that_the_stack_lacks_is_refused(world):
     """TCP_MD5SIG; IP_MINTTL and IPV6_MINHOPCOUNT are heeded, and IP_TTL protects nothing."""
     code = """
 import errno, socket
@@ -116,7 +116,7 @@ for family, level, name, size in (2, 0, 21, 4), (2, 6, 14, 216), (10, 41, 73, 4)
 
 
 @test(modes=ONLY)
-def wrong_values(world):
+def wrong_values_are_refused(world):
     for words, says in [
         (["--ip", "10.0.0.5"], ["--ip", "10.0.0.5/24"]),
         (["--ip", "10.0.0.555/24"], ["--ip"]),
@@ -138,7 +138,7 @@ def wrong_values(world):
 
 
 @test(modes=ONLY)
-def interfaces_that_cannot_be_used(world):
+def interfaces_that_cannot_be_used_are_refused(world):
     refused(world, "run", "--if", "eth9", "--ip", "10.77.0.2/24", "--", "true", says=["eth9"])
     refused(world, "run", "--if", "lo", "--ip", "10.77.0.2/24", "--", "true", says=["lo"])
     world.stack_ns.ip("link", "set", "eth1", "down")
@@ -147,7 +147,7 @@ def interfaces_that_cannot_be_used(world):
 
 
 @test(modes=ONLY)
-def addresses_in_use(world):
+def addresses_in_use_are_refused(world):
     world.stack_ns.ip("addr", "add", "10.77.0.2/24", "dev", "eth1")
     refused(world, "run", *DEVICE, "--", "true", says=["10.77.0.2", "in use"])
     world.stack_ns.ip("addr", "del", "10.77.0.2/24", "dev", "eth1")
@@ -157,7 +157,7 @@ def addresses_in_use(world):
 
 
 @test(modes=ONLY)
-def missing_capabilities(world):
+def missing_capabilities_are_named(world):
     drop = ["setpriv", "--bounding-set", "-net_admin,-net_raw", "--inh-caps", "-net_admin,-net_raw"]
     refused(world, "run", *DEVICE, "--", "true", says=["CAP_NET_ADMIN"], prefix=drop)
     refused(world, "run", "--", "true", says=["CAP_NET_ADMIN"], prefix=drop)
@@ -185,20 +185,20 @@ def a_user_without_a_stack_of_its_own_sees_that_of_root(world):
 
 
 @test(modes=ONLY)
-def a_capture_that_cannot_be_written(world):
+def a_capture_file_that_cannot_be_written_is_refused(world):
     says = ["/nowhere", "no directory"]
     refused(world, "run", "--pcap", "/nowhere/frames", "--", "true", says=says)
     refused(world, "instance", "--name", "a", "--pcap", "/nowhere/frames", says=says)
 
 
 @test(modes=ONLY)
-def an_instance_that_does_not_run(world):
+def an_instance_that_does_not_run_is_named(world):
     refused(world, "run", "--instance", "nobody", "--", "true", says=["nobody"])
     refused(world, "run", "--", "true", says=["7"], env={"FF_PROC_ID": 7})
 
 
 @test(modes=("instance",))
-def an_instance_that_was_killed_with_its_keeper(world):
+def an_instance_that_was_killed_with_its_keeper_is_named(world):
     """Its socket file remains."""
     world.ready_instance()
     end = time.monotonic() + 10
@@ -219,7 +219,7 @@ def an_instance_that_was_killed_with_its_keeper(world):
 
 
 @test(modes=ONLY)
-def answers_that_cannot_be_written(world):
+def output_that_cannot_be_written_is_an_error(world):
     server = world.stack(*world.program("threaded.py"), "server", 7000)
     world.wait_port(7000, process=server)
     slipstack = [*world.stack_ns.prefix(), str(world.slipstack)]
@@ -262,7 +262,7 @@ def processes_without_sockets_are_told_apart_by_whether_they_have_the_library(wo
 
 
 @test(modes=ONLY)
-def stopping_all_of_which_one_is_in_use(world):
+def stopping_all_instances_names_the_one_in_use(world):
     for name, address in (("ss2", "10.78.0.2/24"), ("ss3", "10.79.0.2/24")):
         world.stack_ns.ip("link", "add", name, "type", "veth", "peer", "name", f"{name}p")
         for end in (name, f"{name}p"):
@@ -299,7 +299,7 @@ def stopping_all_of_which_one_is_in_use(world):
 
 
 @test(modes=("instance",))
-def a_name_that_an_instance_has_already(world):
+def a_name_that_an_instance_has_already_is_refused(world):
     world.ready_instance()
     words = [
         str(world.slipstack),
@@ -317,7 +317,7 @@ def a_name_that_an_instance_has_already(world):
 
 
 @test(modes=ONLY)
-def a_second_address_on_the_same_device(world):
+def a_second_address_on_the_same_device_is_refused(world):
     server = world.stack(*world.program("threaded.py"), "server", 7000)
     world.wait_port(7000, process=server)
     words = [
@@ -337,7 +337,7 @@ def a_second_address_on_the_same_device(world):
 
 
 @test(modes=ONLY)
-def an_interface_that_was_deleted_under_a_program(world):
+def an_interface_that_was_deleted_under_a_program_is_named(world):
     server = world.stack(*world.program("threaded.py"), "server", 7000)
     world.wait_port(7000, process=server)
     assert "deleted" not in world.admin("status").output()
@@ -391,7 +391,7 @@ def ticks(pid):
 
 
 @test(modes=ONLY)
-def two_programs_on_one_port(world):
+def two_programs_on_one_port_are_refused(world):
     first = world.stack(*world.program("threaded.py"), "server", 7000)
     world.wait_port(7000, process=first)
     second = world.stack(*world.program("threaded.py"), "server", 7000)
@@ -400,7 +400,7 @@ def two_programs_on_one_port(world):
 
 
 @test(modes=ONLY)
-def a_run_directory_that_cannot_be_written(world):
+def a_run_directory_that_cannot_be_written_is_refused(world):
     """A container with a read-only /run."""
     before = state(world)
     command = (

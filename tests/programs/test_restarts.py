@@ -102,7 +102,7 @@ def a_waiting_udp_socket_gets_datagrams_of_the_next_instance(world):
 
 
 @test(modes=("instance",), serial=True)
-def to_wait_for_an_instance_is_no_fallback_of_strict_programs(world):
+def waiting_for_an_instance_is_no_fallback_of_a_strict_program(world):
     for what, how, is_served in (
         ("listener", "accept", is_greeted),
         ("datagrams", "recv", is_answered),
@@ -116,7 +116,7 @@ def to_wait_for_an_instance_is_no_fallback_of_strict_programs(world):
 
 
 @test(modes=("instance",), serial=True)
-def whatever_a_connection_waits_in_ends_with_its_instance(world):
+def every_call_that_waits_on_a_connection_ends_with_its_instance(world):
     with world.at_peer():
         server = socket.create_server((world.peer_address, 7970))
     with server, contextlib.ExitStack() as held:

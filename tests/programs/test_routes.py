@@ -211,7 +211,7 @@ def routes_that_cannot_work_are_refused_with_one_sentence(world):
 
 
 @test(modes=("inprocess", "instance"))
-def packets_for_others_are_passed_on(world):
+def packets_for_other_hosts_are_forwarded(world):
     far = world._namespace("far")
     # Another station on the peer's end of the wire, which the peer reaches through the stack alone.
     world.peer_ns.ip(
@@ -237,7 +237,7 @@ def packets_for_others_are_passed_on(world):
 
 
 @test(modes=("inprocess",))
-def where_the_kernel_has_addresses_nothing_is_passed_on(world):
+def forwarding_is_refused_if_the_kernel_has_an_address_there(world):
     world.stack_ns.ip("addr", "add", "10.77.0.50/24", "dev", "eth1")
     started = world.stack("/bin/true", options=["--forward"])
     assert started.wait(10) != 0

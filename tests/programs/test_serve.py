@@ -159,7 +159,7 @@ def sigterm_closes_a_thousand_connections(world):
 
 
 @test(modes=ALONE)
-def a_port_in_use_is_said(world):
+def a_port_in_use_is_reported(world):
     serve(world, "echo", "--port", 7000)
     words = [
         str(world.slipstack),

@@ -55,7 +55,7 @@ def ten_thousand_idle_connections_are_held_and_cost_little(world):
 
 
 @test(modes=ALONE)
-def a_connection_too_many_of_an_address_is_reset_and_counted(world):
+def connections_beyond_the_limit_of_an_address_are_reset_and_counted(world):
     server = http(world, "--connections-per-address", 3)
     held = [world.connect(PORT) for _ in range(3)]
     for sock in held:

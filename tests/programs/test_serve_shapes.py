@@ -203,7 +203,7 @@ def a_name_servers_answers_are_the_same_in_each_shape(world):
 
 
 @test(modes=ALONE)
-def the_shapes_serve_on_the_kernels_sockets_too(world):
+def every_shape_serves_on_the_kernels_sockets(world):
     server = world.peer(
         world.slipstack,
         "serve",
@@ -232,7 +232,7 @@ def the_shapes_serve_on_the_kernels_sockets_too(world):
 
 
 @test(modes=ALONE)
-def shapes_that_cannot_be_are_refused(world):
+def impossible_shapes_are_refused(world):
     for words, said in (
         (["--shape", "pipeline", "--workers", 0], "--workers 1 or more"),
         (["--share", 25], "needs --shape mixed"),

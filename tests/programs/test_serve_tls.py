@@ -171,7 +171,7 @@ def curl_and_openssl_get_files_over_tls(world):
 
 
 @test(modes=ALONE)
-def the_same_holds_on_the_kernels_sockets(world):
+def files_are_served_over_tls_on_the_kernels_sockets(world):
     serves_clients(Site(world, kernel=True))
 
 

@@ -29,7 +29,7 @@ def served(world, threads, *options):
 
 
 @test(modes=("inprocess",))
-def a_port_has_one_engine(world):
+def with_the_rule_port_each_port_has_one_engine(world):
     first, *_ = served(world, 4, "--spread", "port")
     assert first > 180, first
     assert "a TCP port has one engine" in world.admin("status").output()
@@ -49,7 +49,7 @@ def engines_take_turns(world):
 
 
 @test(modes=("inprocess",))
-def a_table_of_networks_names_the_engine(world):
+def a_table_of_networks_selects_the_engine(world):
     table = "10.0.0.0/8=1,0.0.0.0/0=0,fd00::/8=2"
     assert served(world, 3, "--spread", "table", "--spread-table", table) == [200]
     assert "by a table of 3 networks" in world.admin("status").output()
@@ -109,7 +109,7 @@ def engines_take_turns_on_a_tap(world):
 
 
 @test(modes=("inprocess",))
-def a_program_of_the_users_names_the_engine(world):
+def a_bpf_program_of_the_users_selects_the_engine(world):
     server = world.stack(
         *world.program("engines.py"),
         "own",

@@ -37,7 +37,7 @@ def is_served(world, ip):
 
 
 @test(modes=("inprocess", "instance"))
-def a_thousand_changes_a_second_hold_whole_or_not_at_all(world):
+def a_thousand_changes_a_second_are_each_applied_whole_or_not_at_all(world):
     server = world.stack(*world.program("dual_echo.py"), 8000)
     world.wait_port(8000, process=server)
     over = threading.Event()

@@ -78,7 +78,7 @@ def without_a_free_slot_every_call_fails_that_needs_one(world):
 
 
 @test(modes=SLIPSTACK)
-def with_a_stack_everything_that_belongs_there_works(world):
+def strict_programs_with_a_stack_work(world):
     without_gateway(world)
     world.peer(*world.program("threaded.py"), "server", 7100)
     until(lambda: peer_listens(world), 10, "the peer listens")

@@ -63,7 +63,7 @@ def nginx_asks_its_server_from_the_clients_address(world):
 
 
 @test(modes=("kernel", "inprocess", "instance"))
-def connections_and_datagrams_come_from_addresses_of_others(world):
+def connections_and_datagrams_leave_with_foreign_source_addresses(world):
     serve(world, has_ipv6=True)
     server, server6 = (world.PEER_B, PORT), (world.PEER6_B, PORT)
     attempts, wanted = [], []

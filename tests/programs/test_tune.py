@@ -28,7 +28,7 @@ def tune(world, *words):
 
 
 @test(modes=("inprocess",))
-def it_shows_changes_and_restores_the_former_settings(world):
+def tune_shows_changes_and_restores_the_former_settings(world):
     inside(world, "sh", "-c", f"echo 100 > {NAMES}").finish()
     inside(world, "ethtool", "-K", "eth1", "gro", "off").finish()
     before = everything(world)

@@ -43,7 +43,7 @@ def refused_unchanged(world, *words, name="eth1", **keywords):
 
 
 @test(modes=ONLY)
-def an_interface_with_an_xdp_program_of_another_is_left_to_it(world):
+def an_interface_with_an_xdp_program_of_another_program_is_not_taken(world):
     world.kind = "xdp"
     server = world.stack(*world.program("engines.py"), "own", 7000, 1)
     world.wait_port(7000, process=server)
@@ -84,7 +84,7 @@ def bind_queue(world):
 
 
 @test(modes=ONLY)
-def a_queue_with_an_af_xdp_socket_of_another_program_is_left_to_it(world):
+def a_queue_with_an_af_xdp_socket_of_another_program_is_not_taken(world):
     sock, memory = bind_queue(world)
     says = ['queue 0 of interface "eth1" has an AF_XDP socket of another program']
     refused_unchanged(world, *XDP, "--xdp-mode", "native", says=says)

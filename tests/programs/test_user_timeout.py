@@ -37,11 +37,11 @@ def segments_with_option(world, options):
 
 
 @test(modes=("kernel", "inprocess", "instance"))
-def the_timeout_is_not_sent(world):
+def without_the_option_no_segment_carries_the_user_timeout(world):
     assert segments_with_option(world, []) == []
 
 
 @test(modes=("inprocess", "instance"))
-def the_syn_ack_and_the_first_segment_tell_of_it(world):
+def the_syn_ack_and_the_first_segment_carry_the_user_timeout(world):
     flags = segments_with_option(world, [OPTION])
     assert flags == ["S.", "P."], flags

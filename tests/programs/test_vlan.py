@@ -104,7 +104,7 @@ def two_stacks_meet_in_a_vlan(world):
 
 
 @test(modes=("inprocess",))
-def a_stack_that_is_another_than_asked_for_is_not_joined(world):
+def a_stack_with_another_address_or_vlan_is_not_joined(world):
     """By programs and instances alike: a keeper of the interface runs already."""
     server = world.stack(*world.program("udp_echo.py"), 7000)
     until(lambda: "reached at" in server.errors(), 10, "the stack is up")

@@ -61,7 +61,7 @@ def iperf3_moves_bytes_both_ways(world):
 
 
 @test(modes=("inprocess",))
-def a_generic_program_does_the_same(world):
+def nginx_serves_a_large_file_by_generic_xdp(world):
     world.kind = "xdp:generic"
     nginx = Nginx(world)
     assert get(world, 8080, "/big.bin") == (200, nginx.big)
@@ -176,7 +176,7 @@ def engines_connect_over_a_card_of_several_queues_that_tells_no_key(world):
 
 
 @test(modes=("inprocess",))
-def a_cards_key_is_not_looked_at_if_that_is_asked_for(world):
+def with_any_port_the_cards_rss_key_is_ignored(world):
     give_queues(world)
     world.kind = "xdp"
     engines_connect(world, ("--xdp-any-port",), "--xdp-any-port is given")
@@ -205,7 +205,7 @@ def xdp_sockets(pid):
 
 
 @test(modes=ONLY)
-def sockets_prefer_to_be_polled_if_that_is_asked_for(world):
+def with_busy_poll_the_af_xdp_sockets_are_busy_polled(world):
     world.kind = "xdp"
     device_options = world.device_options
     world.device_options = lambda: [*device_options(), "--xdp-busy-poll", "48"]

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_that_name_an_option_are_free_to() {
+    fn messages_may_name_options() {
         let text = "\"--kni-tcp needs --kni\" \"SLIPSTACK_* variables\" \"ip\"";
         assert_eq!(count("crates/config/src/settings.rs", text), 0);
     }

@@ -41,7 +41,7 @@ fn connections_of_64_engines_take_ports_whose_answers_reach_their_queue() {
 }
 
 #[test]
-fn a_wrong_key_brings_frames_to_other_queues_where_nobody_has_their_flow() {
+fn with_a_wrong_hash_key_frames_reach_queues_whose_engine_lacks_their_flow() {
     let words = ["proxy", "--engines", "4", "--hash-alone", "--wrong-key"];
     let output = run(&words);
     assert!(

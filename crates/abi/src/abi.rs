@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_null_buffer_is_only_good_when_it_is_empty() {
+    fn a_null_buffer_is_accepted_only_with_length_zero() {
         // SAFETY: null pointers are allowed.
         assert_eq!(unsafe { bytes(core::ptr::null(), 0) }, Ok(&[][..]));
         // SAFETY: null pointers are allowed.
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_outside_of_user_memory_are_out_of_reach() {
+    fn addresses_outside_of_user_memory_are_refused() {
         let at = core::ptr::without_provenance::<u8>;
         for bad in [0, 1, 4095, usize::MAX, 1 << 63, 1 << 56] {
             assert!(is_out_of_reach(at(bad)), "{bad:#x}");

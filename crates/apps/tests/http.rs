@@ -137,7 +137,7 @@ fn a_file_longer_than_the_cache_takes_comes_whole() {
 }
 
 #[test]
-fn a_head_that_takes_too_long_gets_408_and_silence_its_end() {
+fn a_slow_request_head_gets_408_and_a_silent_connection_is_closed() {
     let folder = Folder::new();
     let mut world = world(&folder, 1, 0.0);
     let (slow, silent) = (world.connect(80), world.connect(80));
@@ -152,7 +152,7 @@ fn a_head_that_takes_too_long_gets_408_and_silence_its_end() {
 }
 
 #[test]
-fn one_address_has_no_more_connections_than_it_may() {
+fn connections_of_one_address_are_limited() {
     let folder = Folder::new();
     let mut world = world(&folder, 1, 0.0);
     let (first, _second, third) = (world.connect(80), world.connect(80), world.connect(80));

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_came_too_late_is_not_taken_for_that_to_the_next_question() {
+    fn a_late_answer_is_not_taken_for_the_answer_to_the_next_request() {
         let (ours, keeper) = pair().unwrap();
         let mut state = State {
             watched: None,

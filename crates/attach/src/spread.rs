@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_turn_of_a_dead_process_is_taken_over() {
+    fn a_lock_held_by_a_dead_process_is_taken_over() {
         let turn = AtomicU32::new(NOBODY);
         assert_eq!(in_turn(&turn, 7, || 3), 3);
         assert_eq!(turn.load(Ordering::Relaxed), 0);

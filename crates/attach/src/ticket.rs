@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_good_for_the_next_instance_of_the_name() {
+    fn a_ticket_is_valid_for_the_next_instance_of_the_same_name() {
         let issued = Tickets::new("a", "eth1").unwrap().issue().unwrap();
         assert!(Tickets::new("a", "eth1").unwrap().is_valid(&issued));
         assert!(!Tickets::new("b", "eth1").unwrap().is_valid(&issued));

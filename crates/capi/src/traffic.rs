@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_engines_counters_make_six_numbers() {
+    fn traffic_is_six_numbers_summed_from_an_engines_counters() {
         let text = "[\"rx_frames\",3]\n[\"device_tx_dropped\",4]\nnonsense\n\
                     [\"engine_tx_full\",5]\n[\"tx_bytes\",6]\n[\"other\",7]\n";
         assert_eq!(parsed(text), [3, 0, 0, 6, 0, 9]);

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_that_are_named_are_not_in_force_and_others_are() {
+    fn named_heuristics_are_off_and_all_others_on() {
         let all = Heuristics::without("").unwrap();
         assert!(Rule::ALL.into_iter().all(|rule| all.has(rule)));
         let some = Heuristics::without("lead, naps").unwrap();

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn datagrams_come_out_in_order_until_they_are_too_many() {
+    fn datagrams_come_out_in_order_and_a_full_queue_refuses() {
         let mut outgoing = Outgoing::default();
         let payload = [7; 60_000];
         let sock = SockId {

@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_named_from_here_are_named_wholly() {
+    fn relative_directories_become_absolute() {
         let line = ["slipstack", "status", "--run-dir", "here"];
         let matches = command().try_get_matches_from(line).unwrap();
         let layers = layers(matches.subcommand_matches("status").unwrap()).unwrap();

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_a_line_feed_is_no_row_of_its_own() {
+    fn a_line_feed_in_a_name_begins_no_new_row() {
         let rows = vec![vec!["a\n9".into(), "b".into()]];
         assert_eq!(
             table(&["name", "pid"], &rows),

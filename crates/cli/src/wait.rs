@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_a_port_and_a_word_is_refused() {
+    fn the_argument_of_wait_is_a_port_number() {
         assert_eq!(parse("80"), Some(Target::Port(80)));
         assert_eq!(
             parse("[fd00::1]:80"),

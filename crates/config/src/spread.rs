@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_read_and_written() {
+    fn rows_of_the_spread_table_round_trip() {
         let text = "10.1.0.0/16=0,fd00::/8=1,0.0.0.0/0=2";
         let rows = parse_rows(text).unwrap();
         let texts: Vec<String> = rows.iter().map(ToString::to_string).collect();

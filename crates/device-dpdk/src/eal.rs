@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn cards_that_are_not_there_or_not_free_are_named() {
+    fn missing_and_busy_cards_are_named() {
         let sysfs = std::env::temp_dir().join(format!("slipstack-sysfs-{}", std::process::id()));
         let devices = sysfs.join("bus/pci/devices");
         std::fs::create_dir_all(devices.join("0000:02:00.0")).unwrap();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn options_left_open_are_filled_in_and_given_ones_kept() {
+    fn missing_eal_options_get_defaults_and_given_ones_are_kept() {
         let options = Options::parse(Some("--no-huge --vdev=net_tap0")).unwrap();
         let all = words(&options);
         assert!(all.iter().any(|word| word.starts_with("--lcores=0@(")));

@@ -330,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_the_kernel_refuses_are_refused_before_it() {
+    fn interface_names_that_the_kernel_would_refuse_are_refused() {
         for name in ["", "a b", "a/b", "..", "0123456789abcdef", "eth0:1", "é"] {
             assert!(check_name(name).is_err(), "{name}");
         }

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_arrive_in_order_and_the_bell_says_so() {
+    fn frames_arrive_in_order_and_make_the_descriptor_readable() {
         let (mut a, mut b) = pair(1500).unwrap();
         assert!(!b.has_rx());
         for n in 0..3u8 {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_and_counts() {
+    fn a_full_queue_refuses_frames_and_counts_them() {
         let (mut a, _b) = pair(1500).unwrap();
         for _ in 0..QUEUE_MAX {
             send(&mut a, &[0; 60]).unwrap();

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segmentation_is_left_out_alone_and_with_the_checksums_it_needs() {
+    fn segmentation_offload_is_off_if_disabled_or_without_checksum_offload() {
         let with = |has_no_segmentation, has_no_checksum| {
             let mut link = LinkProperties {
                 index: 0,

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_answered_and_an_announcement_is_not() {
+    fn an_address_request_is_answered_and_an_announcement_is_not() {
         let frame = request([10, 0, 0, 1], [10, 0, 0, 2]);
         assert!(may_ask(&frame));
         let answer = answer(&frame).unwrap();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_frame_is_no_question() {
+    fn other_frames_are_not_taken_for_address_requests() {
         let mut frame = vec![0; 60];
         frame[12..14].copy_from_slice(&[0x08, 0]);
         assert!(!may_ask(&frame));

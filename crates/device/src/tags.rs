@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_that_the_kernel_took_out_is_put_back() {
+    fn a_vlan_tag_that_the_kernel_stripped_is_restored() {
         let mut buffer = [0; 22];
         buffer[12..16].copy_from_slice(&[8, 0, 0x45, 1]);
         assert_eq!(restore(&mut buffer, 16, None), 16);

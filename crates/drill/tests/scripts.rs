@@ -20,7 +20,7 @@ fn scripts(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn every_script_goes_as_it_is_written() {
+fn every_packetdrill_script_passes() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/packetdrill");
     let mut paths = Vec::new();
     scripts(&folder, &mut paths);
@@ -42,7 +42,7 @@ fn every_script_goes_as_it_is_written() {
 }
 
 #[test]
-fn a_script_that_is_not_true_fails() {
+fn a_script_with_a_false_assertion_fails() {
     let text = "0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3\n\
                 +0 bind(3, ..., ...) = 0\n\
                 +0 listen(3, 1) = 0\n\

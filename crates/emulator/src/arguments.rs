@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn directions_may_differ_and_changes_add_up() {
+    fn the_directions_of_a_link_may_differ_and_scheduled_changes_add_up() {
         let plan =
             plan("rate=10M delay=5ms --to-left delay=7ms --at 2s:cut=no --at 1s:cut=yes --for 3s")
                 .unwrap();

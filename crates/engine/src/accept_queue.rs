@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn false_counts_of_accepted_connections_break_nothing() {
+    fn false_counts_of_accepted_connections_do_no_harm() {
         let mut queue = AcceptQueue::default();
         queue.on_offered(Instant(0));
         assert_eq!(queue.look(u64::MAX, Instant(0)), Some(1));

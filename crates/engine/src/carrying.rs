@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_is_the_same_after_its_way_to_another_process() {
+    fn a_connection_that_moves_to_another_process_keeps_its_state() {
         let carried = Carried {
             image: ConnectionImage::from_bytes(&[7; ConnectionImage::LEN]),
             state: State::CONNECTED | State::FIN,

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_match_is_a_line_like_ipfws() {
+    fn a_filter_match_is_logged_in_ipfws_format() {
         let (src, dst) = ("10.0.0.1:4000", "[fd00::2]:80");
         let packet = |to: &str| {
             let (src, dst) = (src.parse().unwrap(), to.parse().unwrap());

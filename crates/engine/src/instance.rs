@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_adaptive_loop_spins_long_only_while_work_comes_soon() {
+    fn an_adaptive_loop_spins_longer_only_while_work_arrives_soon() {
         let mut pace = Pace::new(Spin::Adaptive, 0);
         assert!(!pace.may_sleep(SPIN_MAX_NS - 1, || false));
         let mut now = 0;

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_counts_until_the_next_turn_begins() {
+    fn load_counts_from_the_first_work_to_the_next_turn() {
         let mut load = Load::default();
         assert_eq!(load.take(Instant(5)), 0);
         load.on_work(Instant(10));

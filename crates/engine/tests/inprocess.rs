@@ -66,7 +66,7 @@ fn the_doorbell_wakes_a_returned_program_and_not_only_the_ticker() {
 /// A call of the program while the ticker sleeps in its place gives the ticker a deadline that it
 /// did not know.
 #[test]
-fn a_program_that_asks_for_something_and_goes_away_again_has_it_repeated() {
+fn a_command_given_while_the_ticker_sleeps_gets_its_timers() {
     let (device, mut peer) = loopback::pair(1500).unwrap();
     let bell = Doorbell::new().unwrap();
     let host = pair::host_with(1, device, None);

@@ -486,7 +486,7 @@ fn unaccepted_connections_of_a_closing_listener_go_only_to_one_of_their_link() {
 }
 
 #[test]
-fn sides_that_share_a_processor_both_learn_of_it_and_of_its_end() {
+fn program_and_instance_both_learn_that_they_share_a_processor_and_when_it_ends() {
     let world = World::new();
     let host = &world.hosts[0];
     assert!(!host.program.meet(0), "the engine has not said where it is");

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_found_and_an_older_one_of_its_number_is_not() {
+    fn a_process_is_known_by_its_pid_and_its_start_time() {
         let key = find_process(std::process::id()).expect("we live");
         assert!(watch(key).is_some());
         assert!(

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn others_see_that_the_owner_runs_and_whether_frames_wait() {
+    fn other_engines_see_whether_the_owner_runs_and_whether_frames_wait() {
         let (_region, inbox, mut reader) = pair();
         assert_eq!((inbox.beats(), inbox.has_frames()), (0, false));
         assert!(inbox.push(&[&[1]]));
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_owner_continues_and_a_sleeping_one_is_rung() {
+    fn a_new_owner_continues_and_a_sleeping_owner_is_woken() {
         let (_region, inbox, mut reader) = pair();
         assert!(!inbox.take_sleeping());
         assert!(inbox.push(&[b"a"]));

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_wiped_on_fork_keeps_its_word_in_the_parent() {
+    fn a_page_that_fork_wipes_keeps_its_contents_in_the_parent() {
         let page = WipedPage::new().unwrap();
         page.store(9);
         assert_eq!(page.load(), 9);

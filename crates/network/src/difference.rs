@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_that_went_with_the_last_address_are_there_again() {
+    fn routes_removed_with_the_last_address_are_restored_with_a_new_one() {
         let mut now = state(vec![interface(0, &[("10.0.0.5", 24)])], &["10.0.0.1"]);
         let mut wanted = now.clone();
         wanted.interfaces[0].addresses = vec![("10.0.0.6".parse().unwrap(), 24)];

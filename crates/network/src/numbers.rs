@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vlan_goes_with_the_one_that_it_is_within_and_is_narrower() {
+    fn an_inner_vlan_is_removed_with_its_outer_one_and_has_a_smaller_mtu() {
         let now = state(&[(10, None), (20, Some(10))]);
         let inner = now.find("eth1.10.20").unwrap();
         assert_eq!(inner.mtu, 1496);

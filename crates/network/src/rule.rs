@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_selects_by_all_that_it_names() {
+    fn a_rule_matches_if_all_its_conditions_do() {
         let from = |ip: [u8; 4], len| Some((IpAddr::from(ip), len));
         let rule = RuleEntry {
             from: from([10, 1, 0, 0], 16),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_names_as_much_as_it_likes() {
+    fn a_deletion_matches_rules_by_the_fields_that_it_names() {
         let rule = RuleEntry {
             priority: 100,
             tos: Some(0x10),

@@ -96,7 +96,7 @@ fn in_a_pipeline_workers_answer_equal_shares_in_bursts() {
 }
 
 #[test]
-fn single_datagrams_go_round_the_workers_too() {
+fn single_datagrams_are_distributed_over_the_workers_too() {
     let (mut world, _) = world(Shape::Pipeline, RING_DATAGRAMS, 3);
     for round in 0..6 {
         let answer = world.ask_by_datagram(PORT, b"hello");

@@ -141,7 +141,7 @@ fn a_tiny_mss_is_raised_and_its_sack_blocks_are_bounded() {
 
 /// Sockstress and slow readers: each waits with data for a window that stays closed.
 #[test]
-fn a_herd_of_closed_windows_costs_a_probe_in_two_minutes_each() {
+fn a_thousand_closed_windows_cost_a_probe_in_two_minutes_each() {
     let mut victim = Victim::new(|_| {});
     let herd: Vec<Open> = (0..200)
         .filter_map(|i| victim.open(peer(i), 1, plain(1460)))
@@ -211,7 +211,7 @@ fn blind_guesses_neither_reset_nor_inject() {
 /// RFC 5961 7, CVE-2016-5696: the number of challenge ACKs left reveals nothing about another
 /// connection.
 #[test]
-fn the_global_limit_of_challenges_cannot_be_counted() {
+fn the_number_of_challenge_acks_left_reveals_nothing() {
     let answers = |seed: u8, others: u8| {
         let mut victim = Victim::new(|config| config.seed = [seed; 32]);
         let opens: Vec<Open> = (0..250)
@@ -233,7 +233,7 @@ fn the_global_limit_of_challenges_cannot_be_counted() {
 
 /// RFC 6528 3: the number of one connection reveals nothing about the next.
 #[test]
-fn initial_numbers_of_neighbouring_flows_are_unrelated() {
+fn initial_sequence_numbers_of_neighbouring_flows_are_unrelated() {
     let mut victim = Victim::new(|_| {});
     victim.fx.listens = true;
     let mut numbers = Vec::new();

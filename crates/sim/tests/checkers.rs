@@ -96,7 +96,7 @@ fn says(outcome: Result<(), Failure>, words: &str) {
 }
 
 #[test]
-fn the_world_without_a_fault_holds() {
+fn a_world_without_faults_passes_every_check() {
     let mut world = busy();
     world.run(600 * SECOND).unwrap();
     world.rest().unwrap();

@@ -108,7 +108,7 @@ fn a_shallow_queue_does_not_starve_a_transfer() {
 }
 
 #[test]
-fn questions_and_answers_never_wait_for_a_delayed_ack() {
+fn requests_and_responses_never_wait_for_a_delayed_ack() {
     let params = LinkParams {
         delay_ns: MS,
         ..LinkParams::default()

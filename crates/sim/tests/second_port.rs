@@ -5,7 +5,7 @@ use slipstack_sim::{Options, run_seed};
 const SEEDS: u64 = 30;
 
 #[test]
-fn a_world_between_second_interfaces_is_the_one_between_first_ones() {
+fn a_world_gives_the_same_result_on_the_second_interface() {
     for offloads in [false, true] {
         let first = Options {
             offloads,

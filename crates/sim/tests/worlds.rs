@@ -6,7 +6,7 @@ use slipstack_sim::worlds::{FAMILIES, Family};
 const SEEDS: u64 = 2;
 
 #[test]
-fn every_family_of_worlds_holds() {
+fn every_family_of_worlds_passes() {
     for family in FAMILIES {
         for seed in 0..SEEDS {
             if let Err(failure) = family.run(seed, None) {
@@ -22,7 +22,7 @@ fn every_family_of_worlds_holds() {
 /// Runs a seed between the first and between the second interfaces of hosts that have two: families
 /// and links see no difference.
 #[test]
-fn every_world_between_second_interfaces_is_the_one_between_first_ones() {
+fn every_world_gives_the_same_result_on_the_second_interface() {
     for family in FAMILIES {
         let (first, second) = (family.run(1, None), family.run_on_second_port(1, None));
         assert_eq!(first, second, "{}", family.name);

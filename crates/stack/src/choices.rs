@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_choice_has_one_number() {
+    fn equal_routing_choices_have_one_number() {
         let mut choices = Choices::default();
         let mark = |mark| Choice {
             mark,

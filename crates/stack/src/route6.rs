@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_fits_the_destination() {
+    fn the_source_is_chosen_by_scope_and_longest_match() {
         // RFC 6724 2.1, 3.1 and 5.
         let table = [
             ("fd00:1::9", "fd00:1::5"),
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_end_alike_share_a_group() {
+    fn addresses_with_the_same_last_bytes_share_a_solicited_node_group() {
         // RFC 4291 2.8, RFC 3810 6.
         let groups: Vec<_> = routes().reported_groups().collect();
         let of_both = LinkedGroup {

@@ -95,7 +95,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn every_port_of_the_pool_has_one_place_and_every_other_number_stays() {
+    fn every_port_of_the_pool_is_permuted_and_other_ports_are_unchanged() {
         for (pool, key) in [
             ((32_768, 60_999), [1, 2]),
             ((40_000, 40_010), [3, 4]),

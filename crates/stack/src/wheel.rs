@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_is_filed_again_overtakes_none() {
+    fn a_cascaded_timer_does_not_fire_before_earlier_ones() {
         let mut owner = Owner::new(Instant::ZERO);
         owner.set(0, Instant(5000 * TICK));
         owner.set(1, Instant(5002 * TICK));

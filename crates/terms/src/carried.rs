@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_contains_what_has_all_that_it_names() {
+    fn a_range_matches_if_protocol_and_both_ports_do() {
         let web = Carried {
             protocol: 6,
             source_port: 40_000,

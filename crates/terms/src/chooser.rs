@@ -85,7 +85,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn a_program_comes_together_from_its_parts() {
+    fn a_program_is_assembled_from_its_parts() {
         for count in [0, 1, 4, 5, CHOOSER_MAX] {
             let code: Vec<u8> = (0..count * INSTRUCTION).map(|n| n as u8).collect();
             let parts: Vec<_> = ChooserPart::all(&code, 7).collect();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_no_program_are_refused() {
+    fn parts_of_invalid_programs_are_refused() {
         for head in [4, 4 | 4 << LEN_SHIFT, (CHOOSER_MAX as u64 + 1) << LEN_SHIFT] {
             assert_eq!(ChooserPart::from_words([head, 0, 0, 0, 0]), None);
         }

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_key_or_two_are_read_and_come_back() {
+    fn one_or_two_keys_round_trip() {
         let bytes: [u8; 32] = core::array::from_fn(|at| at as u8);
         let one = FastOpenKeys::from_bytes(&bytes[..16]).unwrap();
         let primary = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];

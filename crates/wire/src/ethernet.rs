@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn two_tags_are_looked_behind() {
+    fn the_ethertype_behind_two_tags_is_found() {
         let inner = [0, 7, 8, 0, 0x45];
         let outer = [&[0, 20, 0x81, 0][..], &inner].concat();
         let ipv4 = Some((EtherType::IPV4, &[0x45][..]));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_with_a_priority_alone_is_looked_behind() {
+    fn the_ethertype_behind_a_priority_tag_is_found() {
         let tagged = [0xa0, 0, 0x08, 0, 0x45];
         assert_eq!(
             parse_priority_tag(&tagged),

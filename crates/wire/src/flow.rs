@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_that_ends_before_its_packet_is_right_by_its_own_length() {
+    fn the_checksum_of_a_datagram_covers_its_own_length_and_no_padding() {
         let mut frame = extended();
         frame.extend(*b"rest");
         frame[18..20].copy_from_slice(&21u16.to_be_bytes());
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_without_a_checksum_is_right_in_ipv4_alone() {
+    fn a_datagram_without_a_checksum_is_valid_only_over_ipv4() {
         let mut six = extended();
         six[68..70].fill(0);
         assert!(!FrameFlow::parse(&six).unwrap().is_checksum_valid());

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_packets_and_other_protocols_are_no_fragments() {
+    fn whole_packets_and_other_ethertypes_are_not_fragments() {
         assert_eq!(FrameFragment::parse(&v4(0, 17)), None);
         assert_eq!(FrameFragment::parse(&v4(0x2000, 1)), None);
         assert_eq!(FrameFragment::parse(&v6(0)), None, "atomic");

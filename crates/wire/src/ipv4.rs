@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn later_parts_have_the_options_that_are_copied() {
+    fn later_fragments_have_only_options_with_the_copied_flag() {
         // RFC 791 3.1: a timestamp is not copied, a router alert is.
         let options = [68, 4, 5, 0, 1, 148, 4, 0, 0, 0, 0, 0];
         for (offset, want) in [(0, options), (8, [1, 1, 1, 1, 1, 148, 4, 0, 0, 0, 0, 0])] {

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_of_the_rfc() {
+    fn a_header_has_the_layout_of_rfc_8200() {
         // RFC 8200 3.
         let mut bytes = [0; HEADER_LEN];
         header(0x0102).emit(&mut bytes);

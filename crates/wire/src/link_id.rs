@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_a_port_and_a_vlan() {
+    fn a_link_id_holds_a_port_and_a_vlan() {
         for (port, vlan, number) in [(0, 0, 0), (0, 4094, 4094), (1, 0, 4096), (15, 7, 61447)] {
             let link = LinkId::new(port, vlan);
             assert_eq!(link, LinkId(number));

@@ -307,7 +307,7 @@ mod tests {
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
     #[test]
-    fn neighbour_messages_survive_the_wire() {
+    fn neighbour_messages_round_trip() {
         for link in [None, Some(MAC)] {
             let neighbour = Neighbour {
                 target: TARGET,

@@ -323,7 +323,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn false_lengths_end_the_walk_or_skip_the_option() {
+    fn invalid_option_lengths_end_the_parsing_or_skip_the_option() {
         // RFC 9293 3.2.
         let mss = TcpOptions {
             mss: Some(1460),

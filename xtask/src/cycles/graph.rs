@@ -79,7 +79,7 @@ mod tests {
     use super::cycles;
 
     #[test]
-    fn two_cycles_joined_by_one_import_stay_two() {
+    fn two_cycles_joined_by_one_import_are_reported_as_two() {
         let arrows: Vec<_> = [vec![1], vec![0, 2], vec![3], vec![4], vec![2]]
             .into_iter()
             .map(|to| to.into_iter().collect())

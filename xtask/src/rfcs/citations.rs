@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_citation_over_two_lines_names_all_its_sections() {
+    fn a_citation_on_two_lines_names_all_its_sections() {
         let text = "// RFC 9293 3.4.1,\n// 3.5 and 3.8.1 to 3.8.4: all\n";
         let citations = Citations::of_file("crates/stack/src/a.rs", text);
         let sections: Vec<_> = citations

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_carries_its_offset() {
+    fn a_comment_has_its_offset_in_the_file() {
         let places: Vec<_> = split("a\n// b\n// c\nd\n").iter().map(|p| p.at).collect();
         assert_eq!(places, [0, 2, 12]);
     }

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn skipping_ends_where_reading_does() {
+    fn skipping_a_name_ends_at_its_last_byte_or_its_pointer() {
         for (bytes, end) in [
             (&b"\x01a\x02bc\0x"[..], Some(6)),
             (b"\x01a\xc0\0x", Some(4)),

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_gets_so_many_equal_answers_a_second_and_now_and_then_a_truncated_one() {
+    fn equal_answers_to_a_network_are_limited_per_second_and_some_are_sent_truncated() {
         let rate = Rate {
             per_second: 10,
             slip: 2,

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn used_entries_stay_and_the_limit_holds() {
+    fn recently_used_entries_stay_and_the_cache_is_bounded() {
         let mut cache = Cache::new(10 * (OVERHEAD + 8));
         for number in 0..1000 {
             cache.put(&format!("p{number:03}"), found(), [].into(), 0);

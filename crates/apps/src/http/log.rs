@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_as_in_other_logs() {
+    fn times_have_the_common_log_format() {
         let at = |seconds| time(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
         assert_eq!(at(0), "01/Jan/1970:00:00:00 +0000");
         assert_eq!(at(951_782_400), "29/Feb/2000:00:00:00 +0000");

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_comes_a_second_time_is_known_until_its_file_is_looked_at() {
+    fn a_repeated_request_head_is_cached_until_its_file_is_checked_again() {
         let mut memos = Memos::new();
         let (file, head) = content(5);
         let (one, other) = (

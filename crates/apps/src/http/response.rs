@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_weighed_in_the_order_of_the_rfc() {
+    fn conditional_requests_are_evaluated_in_the_order_of_rfc_9110() {
         type Given = &'static [(&'static str, &'static [u8])];
         use Status::{NotModified, Ok, PreconditionFailed};
         let table: [(Given, Status); 12] = [

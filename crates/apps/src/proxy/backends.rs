@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_rotate_over_the_backends_that_are_well() {
+    fn requests_rotate_over_the_healthy_backends() {
         let mut backends = three(Balance::RoundRobin);
         let mut pick = || backends.pick(Tried::default(), 0).unwrap();
         assert_eq!([pick(), pick(), pick(), pick()], [0, 1, 2, 0]);

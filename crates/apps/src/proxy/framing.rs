@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_one_connection_stay_there() {
+    fn hop_by_hop_header_fields_are_not_forwarded() {
         let text = "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close, X-Mine\r\nKeep-Alive: 5\r\n\
                     X-Mine: 1\r\nX-Other: 2\r\n\r\n";
         let request = asked(text).unwrap();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_proxy_tells_a_backend_that_a_request_came_by_tls() {
+    fn over_tls_a_clients_own_x_forwarded_proto_is_replaced() {
         let text = "GET / HTTP/1.1\r\nHost: x\r\nx-forwarded-proto: http\r\n\r\n";
         let heads = [true, false].map(|is_secure| asked_by(text, is_secure).unwrap().head);
         let [secure, plain] = heads.map(|head| String::from_utf8(head).unwrap());
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_ends_where_its_head_says() {
+    fn the_end_of_a_response_follows_from_its_header_fields() {
         let ending = |text: &str, is_to_head| match response(text.as_bytes(), is_to_head) {
             Ok(Parsed::Head(response, _)) => response.ending,
             other => panic!("{other:?}"),

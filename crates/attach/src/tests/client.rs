@@ -189,7 +189,7 @@ fn the_answer_of_an_instance_decides_whether_it_is_contacted_again() {
 }
 
 #[test]
-fn an_instance_that_is_away_may_be_back() {
+fn the_error_about_a_stopped_instance_says_that_a_retry_may_succeed() {
     let folder = Folder::new("away");
     let gone = Script::new(|_| Step::HangUp).inherited();
     let error = client(&of_instance(&folder, &gone)).attach();
@@ -286,7 +286,7 @@ fn a_family_is_joined_and_reported_to_the_keeper() {
 }
 
 #[test]
-fn as_many_engines_as_options_say() {
+fn a_program_has_the_configured_number_of_engines() {
     let folder = Folder::new("engines");
     let of = |variables: &[(&str, &str)]| {
         let mut all = vec![("IF", "eth1"), ("IP", "10.0.0.5/24")];

@@ -49,7 +49,7 @@ fn the_socket_of_a_killed_instance_is_no_instance() {
 }
 
 #[test]
-fn directories_of_other_namespaces_are_not_ours() {
+fn run_directories_of_other_network_namespaces_are_ignored() {
     let folder = Folder::new("others");
     let other = RuntimeDir::below(&folder.0, 1, "eth1").expect("directory");
     other.create().expect("create");

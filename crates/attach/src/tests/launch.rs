@@ -34,7 +34,7 @@ fn a_program_that_names_an_existing_interface_gets_it() {
 }
 
 #[test]
-fn another_address_is_refused_with_both() {
+fn another_address_is_refused_with_an_error_that_names_both() {
     match check(&[("IP", "10.0.0.6/24")], &welcome()) {
         Err(Error::OtherAddress { has, wanted, .. }) => {
             assert_eq!(
@@ -59,7 +59,7 @@ fn another_kind_of_device_is_refused() {
 }
 
 #[test]
-fn other_words_for_a_device_of_the_same_kind_are_refused_with_both() {
+fn another_device_of_the_same_kind_is_refused_with_an_error_that_names_both() {
     let mut replay = welcome();
     replay.device.kind = "replay:timed".to_owned();
     replay.device.asked = Some("replay:/a.pcap".to_owned());
@@ -82,7 +82,7 @@ fn other_words_for_a_device_of_the_same_kind_are_refused_with_both() {
 }
 
 #[test]
-fn modes_of_a_device_that_an_option_names_are_those_that_it_has() {
+fn device_modes_in_options_must_be_those_of_the_open_device() {
     let mut generic = welcome();
     generic.device.kind = "xdp:generic,busy=8".to_owned();
     generic.device.asked = Some("xdp:auto,busy=8".to_owned());
@@ -106,7 +106,7 @@ fn modes_of_a_device_that_an_option_names_are_those_that_it_has() {
 }
 
 #[test]
-fn another_vlan_is_refused_with_both() {
+fn another_vlan_is_refused_with_an_error_that_names_both() {
     let mut tagged = welcome();
     tagged.vlan = 5;
     let error = check(&[], &tagged);
@@ -145,7 +145,7 @@ fn a_switch_that_the_device_was_opened_without_is_refused() {
 }
 
 #[test]
-fn routes_have_to_be_there_already() {
+fn a_joining_program_may_only_name_routes_that_the_keeper_has() {
     let route = [("ROUTE", "10.9.0.0/16,via=10.0.0.1")];
     let error = check(&route, &welcome());
     assert!(matches!(error, Err(Error::OtherRoutes { .. })));
@@ -159,7 +159,7 @@ fn routes_have_to_be_there_already() {
 }
 
 #[test]
-fn sharing_with_the_kernel_is_settled_at_the_start() {
+fn a_joining_program_cannot_turn_on_sharing_with_the_kernel() {
     let kni = [("KNI", "accept")];
     assert!(matches!(
         check(&kni, &welcome()),

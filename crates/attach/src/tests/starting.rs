@@ -44,7 +44,7 @@ fn a_keeper_that_runs_is_joined_and_none_is_started() {
 }
 
 #[test]
-fn the_reason_why_a_keeper_could_not_start_is_its_sentence() {
+fn the_error_gives_the_keepers_own_reason_for_not_starting() {
     let folder = Folder::new("reason");
     let error = meet_once(&saying(&folder, "echo eth1 is not there")).unwrap_err();
     assert!(
@@ -99,7 +99,7 @@ fn programs_that_start_a_keeper_at_once_all_use_the_first() {
 }
 
 #[test]
-fn a_keeper_that_leaves_hangs_up_and_a_refusal_is_final() {
+fn a_connection_closed_by_an_ending_keeper_is_retried_and_a_refusal_is_not() {
     let folder = Folder::new("leaving");
     let leaving = std::sync::atomic::AtomicBool::new(true);
     let keeper = Script::new(move |request| match request {

@@ -44,7 +44,7 @@ fn a_reconnecting_program_names_itself_and_passes_its_region_again() {
 }
 
 #[test]
-fn without_an_engine_any_client_may_be_used() {
+fn a_program_without_an_engine_may_become_a_new_client_of_the_new_keeper() {
     let folder = Folder::new("another");
     let forgetful = Script::new(|request| match request {
         Request::Hello(hello) if hello.resume.is_some() => Step::refuse(Refusal::Unknown),
@@ -65,7 +65,7 @@ fn without_an_engine_any_client_may_be_used() {
 }
 
 #[test]
-fn with_an_engine_a_successor_that_does_not_know_it_is_the_end() {
+fn a_program_with_an_engine_ends_if_the_new_keeper_does_not_know_the_client() {
     let folder = Folder::new("end");
     let forgetful = Script::new(|_| Step::refuse(Refusal::Unknown));
     let control = mortal().inherited();
@@ -91,7 +91,7 @@ fn with_an_engine_a_successor_that_does_not_know_it_is_the_end() {
 }
 
 #[test]
-fn without_a_successor_the_next_attempt_waits_for_its_time() {
+fn without_a_new_keeper_the_next_attempt_to_connect_waits() {
     let folder = Folder::new("nobody");
     let control = mortal().inherited();
     let settings = with_connection(on_eth1(&folder), &control);

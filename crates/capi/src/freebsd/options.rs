@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_linuxs_or_refused() {
+    fn freebsds_option_numbers_become_linuxs_or_are_refused() {
         assert_eq!(
             of_linux(0xffff, 4),
             Some((libc::SOL_SOCKET, libc::SO_REUSEADDR))

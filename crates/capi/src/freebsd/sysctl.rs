@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_becomes_numbers_and_numbers_a_value() {
+    fn a_sysctl_name_becomes_an_oid_and_an_oid_a_value() {
         let numbers = call(&[0, 3], b"hw.pagesize\0").unwrap();
         assert_eq!(numbers, words(&[6, 7]));
         assert_eq!(call(&[6, 7], b""), Ok(page_size().to_ne_bytes().to_vec()));

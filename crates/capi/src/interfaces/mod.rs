@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_and_sizes_become_changes_and_old_requests_are_refused() {
+    fn flag_and_mtu_requests_become_changes_and_obsolete_requests_are_refused() {
         let mut request = about("eth7");
         assert_eq!(
             answer(libc::SIOCGIFFLAGS, &mut request, &interfaces()),

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_wanted_up_to_both_levels() {
+    fn a_line_is_logged_only_if_both_levels_allow_it() {
         assert!(set(24, 4));
         assert!(is_wanted(4, 24) && !is_wanted(5, 24) && !is_wanted(0, 24));
         assert!(!set(24, 9) && !set(64, 1));

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_without_sense_are_refused() {
+    fn contradictory_or_incomplete_route_calls_are_refused() {
         let holes = given([10, 0, 0, 0], Some([10, 0, 0, 1]), Some([255, 0, 255, 0]));
         assert_eq!(change_of(ADD, 1, holes), Err(Errno::EINVAL));
         let none = given([10, 0, 0, 0], None, None);

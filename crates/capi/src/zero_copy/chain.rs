@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_filled_sent_in_parts_and_gone() {
+    fn a_buffer_is_filled_then_sent_in_parts_then_freed() {
         let mut chains = Chains::new(1 << 20..1 << 27);
         let at = chains.make(6, None).unwrap();
         assert!(chains.fill(at, b"abc"));

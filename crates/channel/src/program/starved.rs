@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_is_refused_where_a_full_buffer_would_have_it_wait() {
+    fn a_datagram_without_memory_is_refused_instead_of_waiting() {
         let (_engine, program, _taken) = full();
         let sock = program.open_socket(Transport::Udp).unwrap();
         let sent = program.udp_send(sock, &Envelope::default(), &[IoSlice::new(b"abc")]);

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_sentence_counts_names_of_linux() {
+    fn every_line_sums_counters_with_linux_names() {
         let known = named(&Values::new());
         for (_, parts) in PROTOCOLS.iter().flat_map(|it| it.1) {
             for part in *parts {

@@ -193,7 +193,7 @@ pub mod tests {
     }
 
     #[test]
-    fn processes_are_instances_of_that_name_or_engines_in_order() {
+    fn a_process_number_selects_the_instance_of_that_name_or_the_engine_in_order() {
         let slots = |samples: &[Sample], number| process(samples, number).map(|it| it.engine.slot);
         let plain = [
             sample(0, None, &[]),

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_beyond_the_places_made_took_those_of_earlier_ones() {
+    fn connections_beyond_the_allocated_places_reused_earlier_ones() {
         let values = [
             ("tcp_accepted", 90),
             ("engine_connected", 8),

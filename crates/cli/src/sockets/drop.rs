@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_read_as_netstat_and_ss_write_them() {
+    fn endpoints_are_parsed_as_netstat_and_ss_print_them() {
         let v6: SocketAddr = "[fd00::1]:80".parse().unwrap();
         assert_eq!(end_of("fd00::1:80"), Some(v6));
         assert_eq!(end_of("[fd00::1]:80"), Some(v6));

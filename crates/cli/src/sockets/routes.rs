@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_freebsds_with_the_default_route_first() {
+    fn route_lines_have_freebsds_format_with_the_default_route_first() {
         let gateway = "10.0.0.1".parse().unwrap();
         let mut state = NetworkState::of(1500, vec![("10.0.0.5".parse().unwrap(), 24)], &[gateway]);
         state.own_mut().name = "eth1".to_owned();

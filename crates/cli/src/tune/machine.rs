@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_has_lanes_and_on_a_machine_with_several_nodes_the_cores_of_its_own() {
+    fn a_card_has_its_pcie_lanes_and_with_several_numa_nodes_the_cores_of_its_node() {
         let folder = std::env::temp_dir().join(format!("slipstack-card-{}", std::process::id()));
         let (device, nodes) = (folder.join("device"), folder.join("node"));
         let write = |path: PathBuf, text: &str| {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_an_interface_in_another_namespace_is_not_its_own() {
+    fn a_sysfs_folder_with_another_index_or_address_is_of_another_namespace() {
         let folder = std::env::temp_dir().join(format!("slipstack-net-{}", std::process::id()));
         fs::create_dir_all(folder.join("queues/rx-0")).unwrap();
         fs::write(folder.join("ifindex"), "7\n").unwrap();

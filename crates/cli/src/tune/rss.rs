@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_keys_and_fields_are_read_back_as_they_were() {
+    fn rss_tables_keys_and_fields_round_trip() {
         for (table, text) in [
             (vec![0, 1, 2, 0, 1, 2], "equal 3"),
             (vec![0, 0, 0], "equal 1"),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_symmetric_key_has_the_length_of_the_cards() {
+    fn the_symmetric_rss_key_is_as_long_as_the_cards_key() {
         assert_eq!(symmetric_key("0102030405").as_deref(), Some("6d5a6d5a6d"));
         assert_eq!(
             better_fields("addresses").as_deref(),

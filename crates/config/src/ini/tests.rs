@@ -321,7 +321,7 @@ fn an_f_stack_file_is_recognised_by_its_name_or_a_section() {
 }
 
 #[test]
-fn important_differences_are_named_and_the_others_counted() {
+fn unknown_keys_are_named_and_keys_without_effect_counted() {
     let text = format!("{BASE}[dpdk]\nchannel=4\nnuma_on=1\nlcore_maks=1\n");
     let found = parse(&text).unwrap();
     assert!(found.sentences(LogLevel::Error).is_empty());
@@ -407,7 +407,7 @@ fn a_container_without_a_card_joins_a_switch_by_vhost_user() {
 }
 
 #[test]
-fn with_dpdk_chosen_its_keys_are_arguments_and_without_it_each_is_noted() {
+fn dpdk_keys_become_eal_arguments_or_without_dpdk_are_each_reported() {
     let text = format!(
         "{BASE}[dpdk]\nallow=0000:02:00.0,mprq_en=1,rxqs_min_mprq=2,0000:03:00.0\nchannel=4\n\
          base_virtaddr=0x7f0000000000\nfile_prefix=a\npromiscuous=0\ntso=1\n\

@@ -13,7 +13,7 @@ fn shown(config: &StackConfig, name: &str) -> String {
 }
 
 #[test]
-fn both_name_spaces_set_the_same_numbers_each_in_its_unit() {
+fn linux_and_freebsd_names_set_the_same_values_each_in_its_unit() {
     let mut config = StackConfig::default();
     set(
         &mut config,

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lie_at_the_offsets_of_their_types() {
+    fn btf_types_refer_to_the_offsets_of_their_names() {
         for (at, name) in [
             (INT_NAME, "int"),
             (CONTEXT_NAME, "context"),

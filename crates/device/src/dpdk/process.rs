@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_alive_while_it_holds_its_end_and_may_come_again() {
+    fn a_dpdk_process_is_alive_while_it_holds_its_pipe_and_may_be_restarted() {
         let port = port();
         for _ in 0..2 {
             let end = reopened(&port.alive, OFlags::WRONLY).unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_learns_that_the_device_has_no_holder() {
+    fn the_dpdk_process_reads_end_of_file_when_the_last_copy_of_the_port_is_closed() {
         let port = port();
         let end = reopened(&port.life, OFlags::RDONLY).unwrap();
         let copies = port.fds().into_iter();

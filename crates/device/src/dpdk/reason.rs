@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_huge_pages_are_a_matter_of_two_commands() {
+    fn the_error_about_missing_huge_pages_names_two_commands() {
         let words = "EAL: No free 2048 kB hugepages reported on node 0\nEAL: FATAL: Cannot get\n";
         let said = sentence("it ended", words);
         assert!(

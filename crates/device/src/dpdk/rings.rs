@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn successors_go_on_where_their_predecessors_stopped() {
+    fn a_new_owner_of_a_ring_continues_where_the_last_one_stopped() {
         let rings = Rings::create().unwrap();
         let mut writer = rings.writer(Way::ToSlot);
         for byte in 0..3 {
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_make_no_sense_are_skipped() {
+    fn invalid_descriptors_in_a_ring_are_skipped() {
         let rings = Rings::create().unwrap();
         let mut reader = rings.reader(Way::FromSlot);
         let lies: [&dyn Fn(); 3] = [

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn other_hashes_and_missing_keys_are_not_believed() {
+    fn other_hash_functions_and_missing_keys_are_ignored() {
         let with = |at: usize, word: u32| {
             let mut words = answer();
             words[at] = word;

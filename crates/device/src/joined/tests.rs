@@ -78,7 +78,7 @@ fn a_port_with_many_frames_does_not_starve_another() {
 }
 
 #[test]
-fn one_descriptor_tells_of_every_port() {
+fn one_descriptor_is_readable_if_any_port_has_frames() {
     let (mut slot, [_far_a, mut far_b]) = joined();
     let is_readable = |slot: &JoinedSlot| {
         let fd = Descriptor::new(slot.poll_fd()).unwrap();

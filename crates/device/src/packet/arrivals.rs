@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_after_the_clock_was_read_wait() {
+    fn frames_that_arrived_after_the_clock_was_read_wait() {
         let mut arrivals = Arrivals::default();
         let read_at = START + 3_000_000;
         assert!(arrivals.admits(START, || None));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_without_a_clock_takes_all() {
+    fn a_sink_without_a_clock_takes_all_frames() {
         let mut arrivals = Arrivals::default();
         for at in [START, START * 2, START * 3] {
             assert!(arrivals.admits(at, || None));

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_no_slot_waits_for_any_more_holds_up_one_frame() {
+    fn a_large_message_without_a_waiting_slot_delays_one_frame_only() {
         let (sender, receiver) = UnixDatagram::pair().unwrap();
         let (mut large, mut sink) = (Large::default(), Frames::default());
         for name in 1..=3 {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_waits_for_its_slot_where_one_before_it_has_none() {
+    fn a_large_message_waits_for_its_slot_behind_one_without_a_slot() {
         let (sender, receiver) = UnixDatagram::pair().unwrap();
         let (mut large, mut sink) = (Large::default(), Frames::default());
         queue(&sender, 2);

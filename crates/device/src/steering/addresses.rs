@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_addresses_as_there_may_be_find_their_places() {
+    fn the_largest_number_of_addresses_fits_the_map() {
         let v4 = (0..layout::OWN_MAX as u32).map(|n| Ipv4Addr::from_bits(0x0a00_0001 + n).into());
         let net = u128::from(0x2001_0db8u32) << 96;
         let v6 = (0..layout::OWN_MAX as u128)

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_of_a_flow_that_is_passed_on_have_one_hash_and_flows_spread() {
+    fn both_directions_of_a_forwarded_flow_hash_alike_and_flows_spread() {
         let far = SocketAddr::new(Ipv4Addr::new(10, 0, 0, 2).into(), 80);
         let mut load = [0u32; 16];
         for port in 1024..=u16::MAX {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_gives_another_order() {
+    fn another_hash_key_assigns_flows_to_other_buckets() {
         let local = SocketAddr::new(Ipv4Addr::new(10, 0, 0, 2).into(), 80);
         let differ = (0..1000)
             .filter(|port| {

@@ -8,7 +8,7 @@ use crate::net::{self, Namespace, Pair};
 use slipstack_device::{DeviceError, Slots, iface};
 
 #[test]
-fn every_obstacle_has_its_own_error() {
+fn each_reason_why_a_device_does_not_open_has_its_own_error() {
     if !net::may_run("errors") {
         return;
     }

@@ -122,7 +122,7 @@ fn for_each_back_end(test: &str, body: fn(&mut Bench)) {
 }
 
 #[test]
-fn ports_groups_and_dead_slots_decide_and_the_library_agrees() {
+fn the_program_and_its_rust_model_steer_alike_by_ports_groups_and_dead_slots() {
     for_each_back_end("steer", |bench| {
         assert_eq!(bench.check(10, 999), [10, 0, 0, 0]);
         bench

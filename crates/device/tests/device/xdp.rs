@@ -109,7 +109,7 @@ fn a_successor_has_every_frame_and_goes_on_where_the_last_holder_stopped() {
 }
 
 #[test]
-fn the_program_goes_with_its_descriptors() {
+fn the_xdp_program_is_detached_with_its_last_descriptor() {
     if !net::may_run("xdp") {
         return;
     }
@@ -211,7 +211,7 @@ fn each_queue_serves_its_slot_and_frames_of_others_are_not_lost() {
 }
 
 #[test]
-fn frames_of_several_chunks_pass_the_kernel_by_both_ways() {
+fn frames_of_several_buffers_bypass_the_kernel_in_both_directions() {
     if !net::may_run("xdp") {
         return;
     }

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_survive_the_wire_in_their_order() {
+    fn tcp_options_round_trip_in_their_order() {
         let options = vec![
             TcpOption::Mss(1460),
             TcpOption::SackPermitted,

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_go_and_brackets_hold_lines_together() {
+    fn comments_are_removed_and_open_brackets_join_lines() {
         let script = "# one\n0 bind(3, // local\n  ..., 4) = 0\n/* two\nlines */ +0 `a // b`\n";
         assert_eq!(texts(script), ["0 bind(3,\n  ..., 4) = 0", "+0 `a // b`"]);
     }

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_come_by_themselves_gather_as_long_as_they_may() {
+    fn naps_become_as_long_as_allowed_when_requests_arrive_independently() {
         let mut it = Length::NEW;
         let seen = naps(&mut it, 64 * 200, |ns| (ns / 12_000) as usize);
         assert_eq!(most_common(&seen), MAX_NS, "{seen:?}");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_that_wait_for_their_answer_do_not_wait_for_naps() {
+    fn naps_end_when_each_peer_waits_for_its_answer_before_it_sends() {
         let mut it = Length::NEW;
         let seen = naps(&mut it, 64 * 200, |_| 2);
         assert_eq!(most_common(&seen), 0, "{seen:?}");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn naps_end_when_peers_begin_to_wait() {
+    fn naps_end_when_peers_begin_to_wait_for_answers() {
         let mut it = Length::NEW;
         naps(&mut it, 64 * 100, |ns| (ns / 12_000) as usize);
         let seen = naps(&mut it, 64 * 400, |_| 2);

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_leaves_while_the_ticker_parks_is_seen_or_calls_it() {
+    fn a_program_that_blocks_while_the_ticker_parks_is_noticed_or_wakes_it() {
         for leaves_before_the_look in [true, false] {
             let (asleep, parking) = (Asleep::default(), Parking::default());
             asleep.enter();

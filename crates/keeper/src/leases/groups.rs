@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_program_holds_and_other_programs_cannot_set_it() {
+    fn the_last_group_program_applies_and_only_members_set_one() {
         let mut groups = Groups::default();
         groups.join(ClientId(1), local(), 1);
         let mut set = |client, at, byte| groups.choose(ClientId(client), local(), (at, vec![byte]));

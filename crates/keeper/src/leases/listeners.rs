@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_yielding_listener_serves_only_while_all_yield() {
+    fn a_yielding_listener_gets_connections_only_while_all_yield() {
         let mut listeners = Listeners::default();
         for client in 1..=2 {
             assert_eq!(listeners.claim(listener(client, 5, 80)), Ok(()));
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_made_twice_is_given_back_twice() {
+    fn a_port_claimed_twice_is_released_twice() {
         let mut listeners = Listeners::default();
         for _ in 0..2 {
             assert_eq!(listeners.claim(listener(1, 1, 80)), Ok(()));

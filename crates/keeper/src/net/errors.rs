@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quoted_flow_is_the_senders() {
+    fn the_flow_quoted_in_an_icmp_error_is_seen_from_its_sender() {
         let flow = quoted_flow(&unreachable()).unwrap();
         assert_eq!(flow.proto, Transport::Udp);
         assert_eq!(flow.local, "10.0.0.2:40000".parse().unwrap());
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_and_other_messages_quote_nothing() {
+    fn truncated_and_other_icmp_messages_quote_no_flow() {
         let whole = unreachable();
         for len in 0..whole.len() - 4 {
             assert_eq!(quoted_flow(&whole[..len]), None);

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_answers_name_no_socket() {
+    fn truncated_answers_name_no_socket() {
         assert_eq!(read_intent(&[0; ANSWER]), None);
         assert_eq!(read_intent(&[9; ANSWER + 5]), None);
     }

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_goes_where_the_first_one_went() {
+    fn a_second_copy_of_a_stray_goes_to_the_engines_that_the_first_went_to() {
         let mut strays = Strays::default();
         strays.set_engines(vec![1, 2]);
         let mut next = |origin| strays.next(flow(1), b"a", asked(2, Some(origin)), 0);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keeper_itself_is_never_asked() {
+    fn a_search_for_the_engine_of_a_stray_leaves_out_the_keepers_slot() {
         let mut strays = Strays::default();
         strays.set_engines(vec![0, 4]);
         let mut next = |origin| strays.next(flow(1), b"a", asked(0, origin), 0);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_returned_segment_of_an_unknown_flow_waits_no_longer() {
+    fn a_segment_that_every_engine_returned_is_not_held_again() {
         let mut strays = Strays::default();
         strays.set_engines(vec![1, 2, 3]);
         let (mut now, mut origin, mut waits, mut passes) = (0, None, 0, 0);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_listener_ends_the_waiting() {
+    fn held_segments_are_due_at_once_when_a_listener_appears() {
         let mut strays = Strays::default();
         strays.hold((b"a", RxMeta::LOCAL), 80, 4, 1);
         strays.hold((b"b", RxMeta::LOCAL), 81, 4, 1);

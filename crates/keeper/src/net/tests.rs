@@ -168,7 +168,7 @@ fn the_keeper_continues_time_wait_of_an_ended_engine_for_its_remaining_time() {
 }
 
 #[test]
-fn the_time_wait_of_a_flow_that_has_died_since_does_not_answer_for_it() {
+fn a_time_wait_entry_is_dropped_when_its_flow_dies_again() {
     let mut net = net();
     assert_eq!(net.adopt_time_wait(&FORMER, 1), Ok(()));
     net.reset([FLOW], 2);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_not_cancelled_while_it_waits_for_one_with_room() {
+    fn pthread_cancel_waits_for_work_on_a_larger_stack() {
         let is_back = AtomicBool::new(false);
         let mut thread = 0;
         let at = (&raw const is_back).cast_mut().cast();

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_read_and_others_passed_over() {
+    fn trace_records_are_parsed_and_other_lines_skipped() {
         let record = |kind: u32, flags: u16, words: [u32; 4]| {
             let mut bytes = kind.to_ne_bytes().to_vec();
             bytes.extend(flags.to_ne_bytes());

@@ -24,7 +24,7 @@ fn prefix(text: &str) -> (IpAddr, u8) {
 }
 
 #[test]
-fn rules_stand_in_order_and_changes_are_made_whole() {
+fn filter_rules_are_ordered_and_each_change_is_atomic() {
     let mut given = Vec::new();
     let changes = [add(200), add(0), add(100), add(200)];
     let state = change_filter(&FilterState::default(), &changes, 7, &mut given).unwrap();

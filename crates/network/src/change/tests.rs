@@ -70,7 +70,7 @@ fn a_route_is_appended_behind_one_with_another_gateway_alone() {
 }
 
 #[test]
-fn changes_hold_whole_or_not_at_all() {
+fn network_changes_are_applied_all_or_not_at_all() {
     let before = state();
     let changes = [
         vlan("eth1.10", 10),
@@ -148,7 +148,7 @@ fn two_ports() -> NetworkState {
 }
 
 #[test]
-fn a_vlan_is_of_its_port() {
+fn a_vlan_has_the_address_and_mtu_limit_of_its_own_port() {
     let link = LinkId::new(1, 10).0;
     let mtu = |name: &str, mtu| Change::SetMtu {
         name: name.to_owned(),
@@ -177,7 +177,7 @@ fn a_vlan_is_of_its_port() {
 }
 
 #[test]
-fn a_port_is_as_narrow_as_an_operator_and_its_device_want() {
+fn the_mtu_of_a_port_is_the_smaller_of_the_set_one_and_the_devices() {
     let mtu = |name: &str, mtu| Change::SetMtu {
         name: name.to_owned(),
         mtu,
@@ -214,7 +214,7 @@ fn a_gateway_is_reached_by_the_port_of_its_network() {
 }
 
 #[test]
-fn a_providers_vlan_is_narrower_by_its_tag_and_has_priorities() {
+fn the_mtu_of_a_provider_vlan_is_smaller_by_its_tag_and_it_has_priorities() {
     let provider = Change::AddVlan {
         name: "eth1.20".to_owned(),
         link: 20,

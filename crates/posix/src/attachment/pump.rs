@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_woken_thread_finds_that_all_events_are_distributed() {
+    fn all_events_are_distributed_before_a_thread_is_woken() {
         let (mut end, attachment) = attached();
         let all: Vec<_> = (0..SOCKETS as u64)
             .map(|id| connection(&mut end, &attachment, id))

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_that_have_nothing_are_looked_at_more_rarely_until_they_have_something() {
+    fn idle_kernel_members_are_polled_more_rarely_until_one_has_an_event() {
         let mut looks = KernelLooks::default();
         let mut now = 10 * QUIET_LOOK_NS;
         for _ in 0..QUIET {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_counts_as_a_look() {
+    fn a_sleep_counts_as_a_poll_of_the_kernel_members() {
         let mut looks = KernelLooks::default();
         looks.on_sleep(LOOK_NS);
         assert!(!looks.is_late(2 * LOOK_NS - 1));

@@ -89,7 +89,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn the_other_end_reads_both_addresses() {
+    fn the_peer_of_a_socket_pair_reads_both_addresses() {
         let plates = AbstractNames::default();
         for (local, remote) in [
             ("10.0.0.5:80", "10.0.0.1:40000"),

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_the_answers_does_not_matter() {
+    fn a_batch_ends_after_its_last_answer_in_any_order() {
         let batch = Batch::default();
         batch.begin(1, 3);
         assert!(!batch.is_due(1, 30, || 1_000));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_rule_every_send_leaves() {
+    fn without_the_heuristic_every_send_leaves_at_once() {
         let batch = Batch::new(Heuristics::without("holds").unwrap());
         batch.begin(1, 3);
         assert!(batch.is_due(1, 10, || 1_000));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_held_until_its_end_and_leaves_a_batch_alone() {
+    fn a_burst_is_held_until_its_end_and_begins_only_outside_of_a_batch() {
         let batch = Batch::default();
         assert!(batch.begin_burst(1));
         assert!((10..30).all(|id| !batch.is_due(1, id, || 1_000)));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn other_threads_hold_nothing() {
+    fn sends_of_other_threads_are_not_held() {
         let batch = Batch::default();
         batch.begin(1, 3);
         assert!(batch.is_due(2, 10, || 0));

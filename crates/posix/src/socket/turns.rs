@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peeked_datagram_comes_next_and_otherwise_they_take_turns() {
+    fn a_peeked_datagram_is_next_and_otherwise_stack_and_kernel_alternate() {
         let turns = Turns::default();
         assert_eq!([turns.is_kernels(), turns.is_kernels()], [false, true]);
         turns.note_read(true, true);

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_front_of_several_buffers_ends_within_one() {
+    fn the_first_bytes_of_several_buffers_may_end_within_a_buffer() {
         let bufs = [
             IoSlice::new(b"abc"),
             IoSlice::new(b""),

@@ -127,7 +127,7 @@ fn the_end_of_the_stream_and_the_hang_up_are_events() {
 }
 
 #[test]
-fn errors_of_ctl_are_linuxs() {
+fn errors_of_epoll_ctl_are_linuxs() {
     let world = World::new();
     let (_client, server) = world.pair();
     let set = world.set();
@@ -179,7 +179,7 @@ fn a_closed_member_leaves_the_set() {
 }
 
 #[test]
-fn an_undecided_member_is_carried_along_to_the_kernel() {
+fn a_member_whose_socket_goes_to_the_kernel_stays_in_the_set() {
     let world = World::new();
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = server.local_addr().unwrap();
@@ -313,7 +313,7 @@ fn waiting_on_a_set_starts_the_listeners_of_sets_inside_it() {
 }
 
 #[test]
-fn arrivals_are_the_last_events_of_a_batch() {
+fn events_of_listeners_are_the_last_of_a_batch() {
     let world = World::new();
     let (client, server) = world.pair();
     let (listener, addr) = world.listener(STREAM | NONBLOCK);

@@ -6,7 +6,7 @@ use slipstack_posix::Errno;
 use crate::world::{NONBLOCK, World, bytes_of, fails};
 
 #[test]
-fn connections_are_foreign_in_the_child_and_listeners_begin_again() {
+fn after_a_fork_the_child_borrows_connections_and_has_listeners_of_its_own() {
     let world = World::new();
     let (listener, addr) = world.listener(NONBLOCK);
     world.poll_in(listener, libc::POLLIN);
@@ -26,7 +26,7 @@ fn connections_are_foreign_in_the_child_and_listeners_begin_again() {
 }
 
 #[test]
-fn the_parent_goes_on_as_before() {
+fn a_fork_changes_nothing_for_the_parent() {
     let world = World::new();
     let (client, server) = world.pair();
     world.process.fork_prepare();

@@ -72,7 +72,7 @@ fn a_listener_for_ipv6_only_waits_for_addresses_that_come_later() {
 }
 
 #[test]
-fn real_ipv6_and_loopback_stay_with_the_kernel() {
+fn unreachable_ipv6_and_loopback_addresses_go_to_the_kernel() {
     let world = World::new();
     let fd = world.process.socket(libc::AF_INET6, STREAM, 0).unwrap();
     let to: SocketAddr = "[2001:db8::1]:80".parse().unwrap();
@@ -126,7 +126,7 @@ fn a_connection_that_is_taken_back_is_not_accepted() {
 }
 
 #[test]
-fn a_listener_whose_connections_went_to_others_comes_back_with_the_next_wait() {
+fn a_yielding_listener_gets_connections_again_after_accept_or_poll() {
     assert!(yields_after(|world, _, _| {
         let (client, _server) = world.pair();
         world.poll_in(client, 0);
@@ -143,7 +143,7 @@ fn a_listener_whose_connections_went_to_others_comes_back_with_the_next_wait() {
 }
 
 #[test]
-fn a_listener_that_comes_into_a_set_comes_back() {
+fn a_yielding_listener_gets_connections_again_after_a_wait_on_its_set() {
     assert!(!yields_after(|world, listener, _| {
         let set = world.process.epoll_create1(0).unwrap();
         let mut events = [libc::epoll_event {

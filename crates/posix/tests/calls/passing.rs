@@ -59,7 +59,7 @@ fn a_connection_that_could_not_be_passed_stays_as_it_was() {
 }
 
 #[test]
-fn two_numbers_of_a_connection_pass_as_one_end() {
+fn two_descriptors_of_a_connection_are_passed_as_one_end() {
     let world = World::new();
     let (_client, server) = world.pair();
     let other = world.process.dup(server).unwrap();
@@ -71,7 +71,7 @@ fn two_numbers_of_a_connection_pass_as_one_end() {
 }
 
 #[test]
-fn a_listener_passes_by_itself() {
+fn a_listener_is_passed_without_a_control_socket() {
     let world = World::new();
     let (listener, _) = world.listener(0);
     let mut passing = Passing::default();

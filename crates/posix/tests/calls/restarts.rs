@@ -50,7 +50,7 @@ fn a_poll_goes_on_with_the_next_engine() {
 }
 
 #[test]
-fn a_listener_that_asks_while_there_is_no_engine_is_not_left_to_the_kernel() {
+fn a_listener_created_while_the_engine_is_down_does_not_go_to_the_kernel() {
     let world = World::new();
     let (listener, addr) = world.listener(0);
     world.poll_in(listener, libc::POLLIN);
@@ -106,7 +106,7 @@ fn a_blocked_accept_goes_on_after_an_exec_that_failed() {
 }
 
 #[test]
-fn a_filter_looks_at_all_that_comes_by_the_next_engine() {
+fn a_socket_filter_applies_on_the_next_engine_too() {
     let world = World::new();
     let fd = world.socket(DGRAM | NONBLOCK);
     world.process.bind(fd, &v4(OWN.octets(), 0)).unwrap();
@@ -127,7 +127,7 @@ fn a_filter_looks_at_all_that_comes_by_the_next_engine() {
 }
 
 #[test]
-fn an_instance_that_gives_no_answer_is_left_alone_for_as_long() {
+fn after_a_slow_failed_attempt_the_next_call_fails_at_once() {
     let world = World::new();
     let (listener, _) = world.listener(NONBLOCK);
     world.poll_in(listener, libc::POLLIN);

@@ -321,7 +321,7 @@ fn a_refused_or_disconnected_socket_can_be_used_again() {
 }
 
 #[test]
-fn an_attempt_ends_with_an_error_when_it_is_shut() {
+fn a_connect_ends_with_an_error_when_its_socket_is_shut_down() {
     let world = World::new();
     let fd = world.socket(STREAM | NONBLOCK);
     let silent = v4(OWN.octets(), SILENT_PORT);

@@ -13,7 +13,7 @@ fn kernel_accepts(fd: i32) -> Option<Errno> {
 }
 
 #[test]
-fn connecting_beyond_the_stack_is_an_error_that_says_why() {
+fn connecting_to_an_unreachable_address_is_an_error_that_says_why() {
     let world = World::strict();
     for kind in [STREAM, DGRAM, DGRAM] {
         let fd = world.socket(kind);
@@ -29,7 +29,7 @@ fn connecting_beyond_the_stack_is_an_error_that_says_why() {
 }
 
 #[test]
-fn binding_an_address_of_the_kernels_is_an_error() {
+fn binding_one_of_the_kernels_addresses_is_an_error() {
     let world = World::strict();
     let fd = world.socket(STREAM);
     fails(
@@ -140,7 +140,7 @@ fn a_connection_without_an_engine_fails_with_one_sentence() {
 }
 
 #[test]
-fn datagrams_to_beyond_the_stack_are_not_left_to_the_kernel() {
+fn datagrams_to_unreachable_addresses_do_not_go_to_the_kernel() {
     let world = World::strict();
     let fd = world.socket(DGRAM);
     let send = |to: [u8; 4]| {
@@ -155,7 +155,7 @@ fn datagrams_to_beyond_the_stack_are_not_left_to_the_kernel() {
 }
 
 #[test]
-fn sockets_that_only_the_kernel_has_are_refused_unless_they_are_asked_for() {
+fn socket_types_that_only_the_kernel_has_are_refused_unless_allowed() {
     let world = World::strict();
     for (kind, protocol) in [
         (libc::SOCK_RAW, libc::IPPROTO_ICMP),

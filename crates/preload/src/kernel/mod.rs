@@ -157,7 +157,7 @@ mod tests {
     use crate::call::is_from_us;
 
     #[test]
-    fn a_thread_that_works_for_a_call_is_inside_one() {
+    fn a_helper_thread_can_be_marked_as_inside_a_call() {
         let thread = std::thread::spawn(|| {
             let mut answers = vec![is_from_us()];
             Libc.begin_call();

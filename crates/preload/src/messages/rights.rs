@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn false_lengths_end_the_search() {
+    fn invalid_lengths_end_the_search() {
         let rights = message(libc::SOL_SOCKET, libc::SCM_RIGHTS, &5i32.to_ne_bytes());
         for len in [0usize, 8, 15, 25, 1000, usize::MAX] {
             let mut lie = rights.clone();

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_runs_on_a_stack_of_its_own() {
+    fn work_runs_on_a_separate_thread_stack() {
         let (mut here, mut there) = ([0u8; 8], 0);
         let outside = here.as_mut_ptr().addr();
         with_room(|| {

@@ -156,7 +156,7 @@ fn a_policer_lets_its_burst_and_then_its_rate_pass() {
 }
 
 #[test]
-fn random_impairments_have_their_shares() {
+fn random_impairments_occur_with_their_probability() {
     let mut link = link(LinkParams {
         delay_ns: 0,
         ..LinkParams::ROUGH
@@ -195,7 +195,7 @@ fn damage_that_no_checksum_would_notice_is_a_cut() {
 }
 
 #[test]
-fn bursts_have_their_share_and_their_length() {
+fn loss_bursts_have_their_probability_and_length() {
     let mut link = link(LinkParams {
         loss: Loss::bursts_of(8, Share::percent(2)),
         ..LinkParams::default()

@@ -51,7 +51,7 @@ fn the_longest_prefix_wins_and_then_the_smallest_metric() {
 }
 
 #[test]
-fn rules_are_asked_in_their_order() {
+fn routing_rules_apply_in_the_order_of_their_priorities() {
     let mut fib = Fib::default();
     via(&mut fib, LOCAL, "10.0.0.5/32", "10.9.9.0", 0).unwrap();
     via(&mut fib, MAIN, "0.0.0.0/0", "10.9.9.1", 0).unwrap();
@@ -109,7 +109,7 @@ fn rules_are_asked_in_their_order() {
 }
 
 #[test]
-fn a_route_may_refuse_or_pass_on() {
+fn an_unreachable_route_refuses_and_a_throw_route_continues_with_the_next_rule() {
     let mut fib = Fib::default();
     via(&mut fib, MAIN, "::/0", "fe80::1", 0).unwrap();
     fib.add_rule(Rule::new(10, 7)).unwrap();
@@ -171,7 +171,7 @@ fn compiled_rules_decide_as_the_rules_do() {
 }
 
 #[test]
-fn a_choice_of_table_or_link_goes_before_the_rules() {
+fn a_chosen_table_or_link_takes_precedence_over_the_rules() {
     let mut fib = Fib::default();
     let by = |fib: &mut Fib, table, gateway: &str, link| {
         let entry = Entry {

@@ -91,7 +91,7 @@ fn a_fragment_beyond_the_end_is_invalid() {
 }
 
 #[test]
-fn pieces_of_a_packet_are_bounded() {
+fn the_fragments_of_a_packet_are_bounded() {
     let mut all = fragments();
     for at in 1..=PIECES_MAX as u16 {
         assert_eq!(take(&mut all, piece(1, at * 8, true, &[1; 8])), Ok(None));
@@ -102,7 +102,7 @@ fn pieces_of_a_packet_are_bounded() {
 }
 
 #[test]
-fn the_oldest_packets_make_room() {
+fn the_oldest_incomplete_packets_are_dropped_for_new_ones() {
     let mut all = fragments();
     let mut evicted = 0;
     for identification in 0..10_000 {
@@ -140,7 +140,7 @@ fn reassembly_times_out_and_returns_the_first_fragment() {
 }
 
 #[test]
-fn congestion_that_one_fragment_met_is_the_packets() {
+fn a_congestion_mark_on_a_fragment_marks_the_packet() {
     // RFC 3168 5.3.
     let both = |first: u8, second: u8| {
         let mut all = fragments();

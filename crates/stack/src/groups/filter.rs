@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_sources_become_all() {
+    fn more_sources_than_the_limit_become_all_sources() {
         let mut many = GroupFilter::NOTHING;
         for n in 0..=SOURCES_MAX {
             many.set([10, 0, 1, n as u8].into(), true);

@@ -270,7 +270,7 @@ const LOW: u8 = 0x18;
 
 /// RFC 4191 3.1 and 3.2.
 #[test]
-fn a_router_that_is_preferred_comes_first() {
+fn a_router_with_a_higher_preference_comes_first() {
     let mut host = Host::up();
     host.hear_preferred(ROUTER, LOW, 100, &[]);
     host.hear(OTHER, 100, &[]);
@@ -317,7 +317,7 @@ fn a_redirect_lasts_as_long_as_its_router() {
 }
 
 #[test]
-fn parameters_that_are_not_stated_stay() {
+fn unspecified_router_parameters_are_unchanged() {
     // RFC 4861 4.2, 6.3.2 and 6.3.4.
     let mut host = Host::up();
     let mut body = vec![0, 0, 0x75, 0x30, 0, 0, 3, 0xe8];
@@ -412,7 +412,7 @@ fn a_successor_goes_on_where_the_former_keeper_was() {
 }
 
 #[test]
-fn an_image_that_is_cut_off_or_too_long_does_no_harm() {
+fn a_truncated_or_too_long_image_does_no_harm() {
     let mut host = Host::up();
     host.hear(ROUTER, 100, &prefix(1, 60, 30));
     host.pass_s(1);

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn one_guess_in_two_to_the_28_is_right() {
+    fn a_guessed_cookie_is_valid_with_probability_2_to_the_minus_28() {
         // A million random guesses hit no cookie, except once in 268 runs.
         let (mut rng, key) = (Rng::new(&[4; 32]), key());
         let mut jar = CookieJar::new(&mut rng, Instant::ZERO);
@@ -245,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn options_survive_in_a_stamp_that_is_not_of_the_future(
+        fn options_are_kept_in_a_timestamp_that_is_not_in_the_future(
             clock: u32,
             shift in 0u8..16,
             has_sack: bool,

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_longer_than_a_stamp_can_tell_is_not_taken_for_a_short_one() {
+    fn a_pause_longer_than_the_wrap_of_send_times_is_not_taken_for_a_short_one() {
         let mut delivery = Delivery::default();
         delivery.on_sent(Instant(MS), 1_000, 0, 0);
         // 2^32 units and a little later, before any timer.

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_come_from_the_wanted_classes_and_those_in_use_leave_the_list() {
+    fn ports_are_taken_from_the_wanted_classes_and_used_ones_leave_the_list() {
         let mut free = ports();
         let is_taken = |port: u16| match port < 1900 {
             true => Fitness::Taken,
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn unfit_ports_stay_and_bound_the_search() {
+    fn ports_unfit_for_the_flow_stay_in_the_list_and_end_the_search() {
         let mut free = ports();
         let asked = Cell::new(0);
         let unfit = |_| {

@@ -87,7 +87,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_segment_waits_for_its_share_of_the_rate_and_is_reported_once() {
+    fn a_segment_waits_for_the_pacing_rate_and_is_reported_due_once() {
         let mut pacer = Pacer::default();
         let now = Instant(1_000 * MS);
         assert!(!pacer.holds(now));

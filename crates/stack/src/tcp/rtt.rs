@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_that_never_varies_leaves_room_for_one_that_does() {
+    fn constant_round_trip_times_keep_a_minimum_variance() {
         // RFC 6298 4: the variance term is never zero, and the clock resolves microseconds.
         let mut rtt = Rtt::default();
         for i in 0..1_000 {

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_syn_carries_the_initial_number() {
+    fn the_syn_has_the_initial_sequence_number() {
         // RFC 9293 3.4.
         assert_eq!(to_wire(0xdead_beef, SYN), 0xdead_beef);
         assert_eq!(to_wire(u32::MAX, FIRST), 0);

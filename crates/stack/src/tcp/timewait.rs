@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn an_adopted_entry_neither_waits_for_others_nor_holds_them_up() {
+    fn an_adopted_entry_expires_independently_of_others() {
         let mut waits = TimeWaits::new(8);
         let second = |s: u64| Instant(s * 1_000_000_000);
         let own = |waits: &mut TimeWaits, s| waits.insert(entry(second(s)), second(s));

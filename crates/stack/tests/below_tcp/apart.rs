@@ -92,7 +92,7 @@ fn check_segments(segments: &[&[u8]], flags: u8, (len, mss): (usize, usize)) {
 }
 
 #[test]
-fn segments_come_apart_where_the_device_cuts_none() {
+fn super_frames_are_segmented_if_the_device_does_not() {
     let mut table = router(1500);
     let flags = CWR | ACK | PSH | FIN;
     let frame = patch_ip(
@@ -124,7 +124,7 @@ fn segments_come_apart_where_the_device_cuts_none() {
 }
 
 #[test]
-fn segments_over_ipv6_come_apart_too() {
+fn super_frames_over_ipv6_are_segmented_too() {
     let mut table = router(1500);
     let segment = segment(ACK | PSH, 3000);
     let frame = packet6(PEER_MAC, protocol::TCP, (PEER6, FAR6), 9, &segment);
@@ -145,7 +145,7 @@ fn segments_over_ipv6_come_apart_too() {
 }
 
 #[test]
-fn datagrams_come_apart_with_a_length_and_a_checksum_each() {
+fn joined_datagrams_are_split_with_a_length_and_a_checksum_each() {
     let mut table = router(1500);
     let whole = payload(2500);
     let frame = udp_frame((PEER, 4000), (FAR, 53), &whole);
@@ -167,7 +167,7 @@ fn datagrams_come_apart_with_a_length_and_a_checksum_each() {
 }
 
 #[test]
-fn segments_that_may_be_cut_leave_a_narrow_link_in_fragments() {
+fn segments_that_may_be_fragmented_are_fragmented_for_a_small_mtu() {
     let mut table = router(600);
     let frame = ip_frame(protocol::TCP, PEER, FAR, &segment(ACK, 2000));
     let frames = pass(&mut table, &frame, 1000);
@@ -200,7 +200,7 @@ fn segments_that_may_be_cut_leave_a_narrow_link_in_fragments() {
 }
 
 #[test]
-fn a_wide_link_is_not_narrowed_by_the_first() {
+fn the_mtu_of_the_first_link_does_not_limit_another() {
     let mut table = router(9000);
     let frame = udp_frame((PEER, 7), (FAR, 53), &payload(8000));
     table.input(&frame);

@@ -29,7 +29,7 @@ fn a_request_for_us_is_answered_and_its_sender_learned() {
 }
 
 #[test]
-fn an_engine_leaves_answers_to_its_keeper_but_learns() {
+fn an_engine_does_not_answer_arp_requests_but_learns_the_sender() {
     let mut table = Table::with(|config| config.role = Role::Engine);
     table.input(&arp_frame(ArpOperation::Request, PEER_MAC, PEER, IP));
     assert!(table.take_frames().is_empty());
@@ -149,7 +149,7 @@ fn requests_for_others_and_lying_senders_are_dropped_with_their_counter() {
 }
 
 #[test]
-fn an_address_probe_is_answered_and_nothing_learned() {
+fn an_address_probe_is_answered_and_teaches_no_neighbour() {
     // RFC 5227 2.1.1.
     let mut table = Table::new();
     table.input(&arp_frame(
@@ -357,7 +357,7 @@ fn a_neighbour_that_moves_is_followed_at_once() {
 }
 
 #[test]
-fn an_engine_gets_the_result_from_its_keeper() {
+fn an_engine_gets_resolved_neighbours_from_its_keeper() {
     let mut table = Table::with(|config| config.role = Role::Engine);
     let udp = table.bind("0.0.0.0:1000");
     table
@@ -426,7 +426,7 @@ fn ethertype(frame: &[u8]) -> u16 {
 }
 
 #[test]
-fn requests_from_another_network_are_answered_with_a_route_back_and_teach_nothing() {
+fn requests_from_another_network_are_answered_if_routed_and_teach_no_neighbour() {
     let far = Ipv4Addr::new(8, 8, 8, 8);
     let mut table = Table::new();
     table.input(&arp_frame(ArpOperation::Request, PEER_MAC, far, IP));

@@ -54,7 +54,7 @@ fn solicitation(src: Ipv6Addr, link: Option<[u8; 6]>) -> Vec<u8> {
 }
 
 #[test]
-fn requests_from_another_network_are_answered_with_a_route_back_and_teach_nothing() {
+fn requests_from_another_network_are_answered_if_routed_and_teach_no_neighbour() {
     let mut table = self::table(Role::Standalone, true);
     table.input(&solicitation(FAR, Some(PEER_MAC)));
     let frames = table.take_frames();

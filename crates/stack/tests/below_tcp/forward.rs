@@ -118,7 +118,7 @@ fn a_packet_goes_to_its_next_hop_with_one_hop_less() {
 }
 
 #[test]
-fn a_checksum_left_to_the_device_still_is() {
+fn a_forwarded_partial_checksum_stays_partial() {
     let mut table = router();
     let mut sent = datagram(FAR, 10);
     // The field holds the sum of the pseudo-header, as virtio has it.
@@ -217,7 +217,7 @@ fn a_smaller_next_mtu_gives_an_error_or_fragments() {
 
 /// RFC 791 3.1.
 #[test]
-fn options_go_along_with_the_parts_that_they_belong_to() {
+fn each_fragment_of_a_forwarded_packet_has_the_options_of_rfc_791() {
     let mut table = router();
     let narrow = Entry {
         mtu: Some(600),
@@ -259,7 +259,7 @@ fn options_go_along_with_the_parts_that_they_belong_to() {
 
 /// RFC 791 3.1.
 #[test]
-fn a_fragment_beyond_the_largest_packet_is_not_cut() {
+fn a_fragment_beyond_the_largest_packet_is_not_fragmented_again() {
     let mut table = router();
     let narrow = Entry {
         mtu: Some(600),
@@ -317,7 +317,7 @@ fn link_local_packets_are_not_forwarded() {
 }
 
 #[test]
-fn a_next_hop_is_asked_for_in_our_own_name() {
+fn a_router_resolves_next_hops_with_its_own_source_address() {
     // RFC 4861 7.2.2.
     const NEAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 77];
     let mut table = router();

@@ -142,7 +142,7 @@ fn a_reassembled_checksum_is_verified_in_spite_of_the_devices_flag() {
 }
 
 #[test]
-fn overlapping_fragments_lose_their_packet() {
+fn overlapping_fragments_discard_their_packet() {
     for is_v6 in [false, true] {
         let mut table = table();
         table.bind("[::]:1000");
@@ -176,7 +176,7 @@ fn an_ipv4_fragment_that_is_not_the_last_is_cut_to_multiples_of_eight() {
 
 /// Linux: IPFRAG_DUP of inet_frag_queue_insert(). RFC 8200 4.5 accepts only an exact duplicate.
 #[test]
-fn a_piece_within_others_is_ignored_in_ipv4_and_loses_the_packet_in_ipv6() {
+fn a_contained_fragment_is_ignored_in_ipv4_and_discards_the_packet_in_ipv6() {
     for (is_v6, arrived) in [(false, 1), (true, 0)] {
         let mut table = table();
         table.bind("[::]:1000");
@@ -221,7 +221,7 @@ fn a_first_fragment_without_its_transport_header_gives_an_error() {
 }
 
 #[test]
-fn a_fragment_within_a_fragment_ends_there() {
+fn a_fragment_header_within_a_reassembled_packet_is_not_followed() {
     let mut table = table();
     // Destination options, and behind them the fragment header of another packet.
     let inner = [

@@ -192,7 +192,7 @@ fn oversized_datagrams_follow_the_sockets_mtu_discovery_mode() {
 }
 
 #[test]
-fn a_path_that_takes_less_gets_smaller_fragments() {
+fn a_smaller_path_mtu_gives_smaller_fragments() {
     for is_v6 in [false, true] {
         let mut table = table();
         let udp = bind(&mut table, MtuDiscovery::Want);
@@ -327,7 +327,7 @@ fn identifications_differ_and_only_where_they_are_needed() {
 }
 
 #[test]
-fn a_large_echo_is_answered_in_fragments_as_large_as_the_path_takes() {
+fn a_large_echo_is_answered_in_fragments_of_the_path_mtu() {
     let (mut table, mut peer) = (table(), peer());
     peer.bind("[::]:7");
     let body = bytes(4000);
@@ -372,7 +372,7 @@ fn a_large_echo_is_answered_in_fragments_as_large_as_the_path_takes() {
 }
 
 #[test]
-fn fragments_wait_for_their_neighbour_together() {
+fn all_fragments_of_a_datagram_wait_for_neighbour_resolution() {
     let mut table = Table::new();
     let udp = table.bind("0.0.0.0:1000");
     send(&mut table, udp, false, &bytes(10_000)).unwrap();

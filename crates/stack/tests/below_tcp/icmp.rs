@@ -129,7 +129,7 @@ fn an_echo_is_answered_with_the_class_that_it_came_with() {
 
 /// RFC 4291 2.7.
 #[test]
-fn groups_of_no_scope_and_of_one_interface_are_not_received_from_the_link() {
+fn packets_to_groups_of_reserved_or_interface_scope_are_dropped() {
     for group in ["ff00::1", "ff01::1"] {
         let (table, answer) = answer_v6(ASKER, group.parse().unwrap(), 0);
         assert_eq!(answer, None);

@@ -186,7 +186,7 @@ fn an_error_reaches_the_socket_that_is_connected_to_its_peer() {
 }
 
 #[test]
-fn our_own_address_is_a_source_only_of_looped_frames() {
+fn packets_from_our_own_address_are_accepted_only_if_looped_back() {
     let mut table = Table::new();
     let udp = table.bind("0.0.0.0:1000");
     table

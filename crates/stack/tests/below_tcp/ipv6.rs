@@ -324,7 +324,7 @@ fn an_engine_leaves_answers_to_its_keeper() {
 }
 
 #[test]
-fn packets_that_no_host_may_send_are_dropped_by_reason() {
+fn packets_with_invalid_addresses_are_dropped_by_reason() {
     // RFC 4291 2.5.2, 2.5.3 and 2.7, RFC 4038 8.
     let mapped = "::ffff:10.0.0.9".parse().unwrap();
     let cases = [

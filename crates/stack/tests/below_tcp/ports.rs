@@ -55,7 +55,7 @@ fn to(mac: [u8; 6], mut frame: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn each_port_answers_with_its_own_link_layer_address() {
+fn each_interface_answers_with_its_own_link_layer_address() {
     let mut table = table(|_| {});
     let table_of = [
         (LinkId::new(0, 0), PEER_MAC, PEER, IP, MAC),

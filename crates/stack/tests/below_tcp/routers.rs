@@ -157,7 +157,7 @@ fn an_address_is_announced_once_it_is_assigned() {
 }
 
 #[test]
-fn an_address_that_is_claimed_during_its_probe_is_not_assigned() {
+fn an_address_claimed_by_another_station_during_its_probe_is_not_assigned() {
     for is_advertisement in [true, false] {
         let mut table = table();
         table.pass(50);
@@ -347,7 +347,7 @@ fn a_redirect_against_the_rules_is_dropped_by_reason() {
 }
 
 #[test]
-fn another_stack_on_the_device_applies_the_result() {
+fn an_engine_applies_the_addresses_that_its_keeper_learned() {
     let (mut keeper, ip, _) = up();
     let mut engine = Table::with(|config| config.role = Role::Engine);
     let now = engine.now;
@@ -484,7 +484,7 @@ fn packets_have_the_hop_limit_that_the_routers_of_their_link_advertise() {
 }
 
 #[test]
-fn a_link_local_destination_goes_by_the_link_that_it_is_of() {
+fn packets_to_a_link_local_address_leave_by_the_link_in_its_zone() {
     let mut table = two_links();
     input_on(&mut table, VLAN, &advertisement(2, 1300));
     table.pass(1000);
@@ -517,7 +517,7 @@ fn a_link_local_destination_goes_by_the_link_that_it_is_of() {
 }
 
 #[test]
-fn a_claim_of_an_address_counts_on_its_link_alone() {
+fn an_address_conflict_counts_on_its_link_alone() {
     // RFC 4862 5.4.3.
     let vlan = Interface {
         link: VLAN,

@@ -115,7 +115,7 @@ fn the_last_of_several_sockets_that_reuse_an_address_receives() {
 }
 
 #[test]
-fn a_socket_that_awaits_its_peer_receives_nothing_before() {
+fn a_socket_that_waits_for_its_connect_receives_nothing() {
     let mut table = Table::new();
     let any = at(Ipv4Addr::UNSPECIFIED, 1000);
     let first = table.stack.udp_bind(any, shared()).unwrap();
@@ -366,7 +366,7 @@ fn input_joined(table: &mut Table, frame: &[u8], size: u16) {
 }
 
 #[test]
-fn joined_datagrams_come_apart_unless_the_socket_takes_them_so() {
+fn joined_datagrams_are_split_unless_the_socket_has_udp_gro() {
     let mut table = Table::new();
     let udp = table.bind("0.0.0.0:1000");
     let payload: Vec<u8> = (0..25).collect();
@@ -411,7 +411,7 @@ fn send_cut(
 }
 
 #[test]
-fn one_send_of_several_datagrams_is_cut_by_the_stack_or_left_to_the_device() {
+fn a_udp_segment_send_is_split_by_the_stack_or_the_device() {
     for has_udp_segmentation in [false, true] {
         let mut table = Table::with(|config| config.has_udp_segmentation = has_udp_segmentation);
         table.introduce_peer();
@@ -434,7 +434,7 @@ fn one_send_of_several_datagrams_is_cut_by_the_stack_or_left_to_the_device() {
 }
 
 #[test]
-fn a_datagram_may_name_its_source_and_the_fields_of_its_header() {
+fn a_datagram_may_have_its_own_source_ttl_and_type_of_service() {
     // RFC 1122 3.2.1.7 and 4.1.3.5.
     let other = Ipv4Addr::new(10, 0, 0, 6);
     let mut table = Table::with(|config| {

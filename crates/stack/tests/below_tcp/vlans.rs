@@ -107,7 +107,7 @@ fn packets_from_a_virtual_address_use_the_vlans_gateway() {
 }
 
 #[test]
-fn a_network_that_takes_the_place_of_another_holds_for_the_next_packet() {
+fn a_replaced_network_applies_to_the_next_packet() {
     let mut table = Table::new();
     input_in(&mut table, VLAN, &ask(OWN));
     assert!(taken(&mut table).is_empty());

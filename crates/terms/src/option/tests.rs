@@ -53,7 +53,7 @@ fn unusual_spellings_of_numbers_are_refused() {
 }
 
 #[test]
-fn options_are_kept_for_the_connection_that_is_to_be() {
+fn options_are_recorded_before_there_is_a_connection() {
     let mut options = SocketOptions::default();
     for option in [
         SocketOption::NoDelay(true),

@@ -123,7 +123,7 @@ fn incremental_transfers_send_differences_or_the_whole_zone() {
 }
 
 #[test]
-fn a_version_that_is_not_older_is_not_fetched() {
+fn a_zone_is_not_transferred_if_its_serial_is_not_newer() {
     for serial in [7, 8] {
         let base = Some(Arc::new(zone(serial, "")));
         let mut incoming = Incoming::new(APEX.to_vec(), base, Some(key()), 5);

@@ -181,7 +181,7 @@ fn false_extents_are_refused() {
 }
 
 #[test]
-fn pieces_that_are_kept_leave_half_of_the_arena_to_rings() {
+fn carved_pieces_take_at_most_half_of_the_arena() {
     let world = World::new(1 << 20);
     let carve = |len| world.program.carve(len);
     assert!(carve(0).is_none() && carve(CARVED_MAX + 1).is_none());

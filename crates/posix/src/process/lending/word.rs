@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_round_trips_through_a_filter() {
+    fn an_address_round_trips_through_a_socket_filters_constants() {
         for text in ["10.1.2.3:53", "[2001:db8::7]:65535", "[fe80::1%3]:1"] {
             let addr: SocketAddr = text.parse().unwrap();
             assert_eq!(remote_in(&code_of(addr)), Some(addr));

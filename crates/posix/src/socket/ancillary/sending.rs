@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn several_messages_add_up() {
+    fn several_control_messages_are_combined() {
         let control = [
             message(libc::IPPROTO_IP, libc::IP_TTL, &7i32.to_ne_bytes()),
             message(libc::SOL_UDP, libc::UDP_SEGMENT, &1200u16.to_ne_bytes()),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn values_out_of_range_and_false_lengths_are_invalid() {
+    fn values_out_of_range_and_wrong_lengths_are_invalid() {
         let int = |level, kind, value: i32| message(level, kind, &value.to_ne_bytes());
         for (family, bad) in [
             (Family::V4, int(libc::IPPROTO_IP, libc::IP_TTL, 0)),

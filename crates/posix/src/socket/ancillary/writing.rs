@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_place_gets_a_cut_message() {
+    fn a_short_control_buffer_gets_a_truncated_message() {
         for (len, expected) in [(8, (0, true)), (20, (20, true)), (28, (28, false))] {
             let mut place = vec![0; len];
             let mut writer = Writer::new(&mut place);

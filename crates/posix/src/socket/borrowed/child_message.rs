@@ -365,7 +365,7 @@ mod tests {
         }
     }
     #[test]
-    fn a_control_socket_comes_behind_the_bytes_before_it() {
+    fn a_control_socket_is_read_after_the_bytes_sent_before_it() {
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let (stewards, users) =
             rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();

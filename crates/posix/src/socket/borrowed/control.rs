@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_of_any_length_comes_with_its_pair() {
+    fn a_connection_image_of_any_length_arrives_with_its_socket() {
         let (ours, theirs) = control_pair().unwrap();
         let control = Control::new(theirs);
         let want = Message {

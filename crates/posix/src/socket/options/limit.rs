@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_systems_limits_are_read_and_none_is_none() {
+    fn the_systems_buffer_limits_are_read_and_may_be_absent() {
         assert!((2304..=NONE).contains(&of_receiving()) && (2304..=NONE).contains(&of_sending()));
         assert_eq!(read("/nowhere/rmem_max"), NONE);
     }

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn options_set_by_an_int_have_linux_s_numbers() {
+    fn options_set_by_an_int_have_linuxs_numbers() {
         let tcp = [
             (libc::TCP_NODELAY, SocketOption::NoDelay(true)),
             (libc::TCP_CORK, SocketOption::Cork(true)),
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn algorithms_go_by_linux_s_names() {
+    fn congestion_control_algorithms_have_linuxs_names() {
         for (name, kind) in [
             (&b"cubic"[..], Some(Congestion::Cubic)),
             (b"reno\0", Some(Congestion::NewReno)),
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inherited_record_is_changed_alone() {
+    fn an_accepted_sockets_options_change_without_the_listeners() {
         let mut listener = Options::default();
         listener.set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, &1i32.to_ne_bytes());
         let mut accepted = listener.clone();

@@ -149,7 +149,7 @@ fn the_number_of_tracked_flows_is_bounded() {
 }
 
 #[test]
-fn flows_stay_with_rules_that_stay_and_are_known_where_a_connection_comes_to() {
+fn flows_of_unchanged_rules_stay_and_move_with_their_connection() {
     let mut first = keeping(limit(1));
     let (syn, syn_ack) = pair(4000, TcpFlags::SYN, SYN_ACK);
     let (ack, _) = pair(4000, TcpFlags::ACK, TcpFlags::ACK);

@@ -42,7 +42,7 @@ fn two(max: u32) -> [Filter; 2] {
 }
 
 #[test]
-fn a_limit_is_shared_by_the_filters_of_two_stacks() {
+fn a_limit_of_flows_is_shared_by_the_filters_of_two_stacks() {
     let [mut one, mut two] = two(2);
     let syn = |port| pair(port, TcpFlags::SYN, SYN_ACK).0;
     assert_eq!(one.verdict(at(1), &syn(4000)), Verdict::Pass);

@@ -38,7 +38,7 @@ fn the_longest_prefix_of_the_family_counts() {
 }
 
 #[test]
-fn many_prefixes_are_found_as_by_a_walk() {
+fn a_table_of_many_prefixes_equals_a_linear_search() {
     let mut state = 7u64;
     let mut draw = || {
         state = state

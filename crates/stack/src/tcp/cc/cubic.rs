@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_plateau_is_given_up_for_newcomers() {
+    fn fast_convergence_lowers_w_max() {
         // RFC 9438 4.6 and 4.7.
         let mut cubic = Cubic::default();
         assert_eq!(cubic.on_loss(&window(100_000)), 70_000);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_timeout_the_plateau_is_where_avoidance_begins() {
+    fn after_a_timeout_w_max_is_the_window_at_the_start_of_congestion_avoidance() {
         // RFC 9438 4.8.
         let mut cubic = Cubic::default();
         cubic.on_loss(&window(100_000));
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn where_slow_start_ends_without_a_loss_the_plateau_is_there() {
+    fn w_max_is_the_window_at_which_slow_start_ends_without_a_loss() {
         // RFC 9438 4.10.
         let mut cubic = Cubic::default();
         let mut w = window(50_000);

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_senders_train_is_not_taken_for_a_bottlenecks() {
+    fn ack_spacing_of_a_slow_sender_is_not_taken_for_a_bottleneck() {
         assert!(!ends_after(200, 200, 10_000_000, |_| 41_000));
         // One in eight arrives at once: there is no queue.
         let jitter = |i: u64| if i.is_multiple_of(8) { 40_000 } else { 60_000 };
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_short_path_milliseconds_between_acks_are_pauses_of_a_machine() {
+    fn on_a_short_path_gaps_of_milliseconds_between_acks_give_no_rate() {
         // 70 segments on a path of 10 ms that holds hundreds: ACKs of two, 1 ms apart, all delayed.
         let mut hystart = HyStart::default();
         hystart.on_ack(&ack(1_000_000, 10_000, 2_000, 1_000_000), 70 * MSS, MSS);

@@ -69,7 +69,7 @@ fn slow_start_grows_by_bytes_up_to_l_segments_an_ack() {
 }
 
 #[test]
-fn an_unused_window_does_not_grow() {
+fn a_window_that_the_application_does_not_fill_does_not_grow() {
     // RFC 7661 4.4.
     for kind in [Congestion::Cubic, Congestion::NewReno, Congestion::Dctcp] {
         let mut control = control(kind);
@@ -80,7 +80,7 @@ fn an_unused_window_does_not_grow() {
 }
 
 #[test]
-fn an_ack_adds_nothing_to_the_window_of_a_model() {
+fn an_ack_alone_does_not_grow_bbrs_window() {
     for is_after_timeout in [false, true] {
         let mut control = control(Congestion::Bbr);
         control.on_ack(&Ack {
@@ -92,7 +92,7 @@ fn an_ack_adds_nothing_to_the_window_of_a_model() {
 }
 
 #[test]
-fn a_window_that_comes_from_elsewhere_grows_on() {
+fn the_window_of_a_moved_connection_grows_further() {
     for kind in [Congestion::Cubic, Congestion::NewReno, Congestion::Dctcp] {
         let mut control = Control::new(kind, MSS, false);
         control.resume(20_000, 20_000);
@@ -109,7 +109,7 @@ fn a_window_that_comes_from_elsewhere_grows_on() {
 }
 
 #[test]
-fn a_reduction_that_was_needless_is_taken_back_whole() {
+fn a_spurious_reduction_is_undone_completely() {
     // RFC 9438 4.9, RFC 4015 3.2.
     for kind in [Congestion::Cubic, Congestion::NewReno, Congestion::Dctcp] {
         let mut control = control(kind);
@@ -149,7 +149,7 @@ fn a_restart_after_idle_begins_with_the_initial_window() {
 }
 
 #[test]
-fn losses_and_marks_have_their_factors() {
+fn losses_and_marks_reduce_the_window_by_their_factors() {
     // RFC 9293 3.8.2, RFC 9438 4.6, RFC 8257 3.5.
     let table = [
         (Congestion::Cubic, 70_000, 70_000),

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_the_latest_stay() {
+    fn the_cache_is_bounded_and_keeps_the_latest_servers() {
         let mut cache = cache();
         for n in 0..100_000 {
             cache.learn(Instant(u64::from(n)), server(n), known(n));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_black_hole_is_left_alone_for_longer_each_time() {
+    fn fast_open_after_a_black_hole_is_disabled_for_longer_each_time() {
         let mut cache = cache();
         let mut now = Instant::ZERO;
         cache.learn(now, server(1), known(1));

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_one_addresss_and_lives_for_two_epochs() {
+    fn a_cookie_is_valid_for_one_address_and_two_epochs() {
         let mut rng = Rng::new(&[2; 32]);
         let mut keys = CookieKeys::new(&mut rng, Instant::ZERO);
         let cookie = keys.cookie(Instant::ZERO, &flow(2, 5), &mut rng);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledged_probe_raises_and_one_that_left_again_does_not() {
+    fn an_acknowledged_probe_raises_the_mtu_and_a_retransmitted_one_does_not() {
         let mut search = probing();
         assert_eq!(search.take_arrived(2_399), None);
         assert_eq!(search.take_arrived(2_400), Some(5_000));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_fails_the_probe_if_it_is_the_first_to_be_missing() {
+    fn a_timeout_fails_the_probe_if_it_is_the_first_unacknowledged_segment() {
         let mut search = probing();
         assert!(search.on_timeout(500) && search.high() == 9_000);
         let mut search = probing();

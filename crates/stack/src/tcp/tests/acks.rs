@@ -108,7 +108,7 @@ fn small_segments_that_nothing_answers_are_acknowledged_soon() {
 }
 
 #[test]
-fn an_ack_waits_again_for_a_program_that_has_not_read() {
+fn an_ack_is_delayed_for_a_program_that_has_unread_data() {
     let mut world = established();
     world.fx.has_unread = true;
     for _ in 0..3 {
@@ -134,13 +134,13 @@ fn an_ack_waits_again_for_a_program_that_has_not_read() {
 }
 
 #[test]
-fn no_estimate_is_reported_before_the_first_data() {
+fn no_delayed_ack_estimate_is_reported_before_the_first_data() {
     let world = established();
     assert_eq!(ato_ms(&world), 0);
 }
 
 #[test]
-fn the_estimate_follows_the_gaps_between_questions() {
+fn the_delayed_ack_estimate_follows_the_gaps_between_requests() {
     // Gap, and the estimate after the question that it precedes.
     let steps = [
         (0, 40),
@@ -185,7 +185,7 @@ fn a_program_that_answers_late_gets_its_acks_with_its_answers() {
 }
 
 #[test]
-fn a_program_that_stops_answering_is_waited_for_once() {
+fn after_one_unanswered_request_acks_are_no_longer_delayed_for_answers() {
     let (mut world, mut upto) = (established(), 0);
     exchange(&mut world, 60, &mut upto);
     exchange(&mut world, 60, &mut upto);

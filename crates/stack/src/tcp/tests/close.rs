@@ -130,7 +130,7 @@ fn an_orphan_leaves_fin_wait_2_after_its_time() {
 }
 
 #[test]
-fn beyond_so_many_orphans_a_close_is_a_reset() {
+fn with_too_many_orphans_a_close_resets() {
     // Linux: tcp_max_orphans.
     let mut config = config();
     config.tcp.orphans_max = 2;
@@ -168,7 +168,7 @@ fn beyond_so_many_orphans_a_close_is_a_reset() {
 }
 
 #[test]
-fn a_held_connection_stays_in_fin_wait_2() {
+fn a_connection_that_is_not_closed_stays_in_fin_wait_2() {
     let mut world = established();
     let conn = world.conn.unwrap();
     world.stack.tcp_shutdown(world.now, conn, &mut world.fx);
@@ -219,7 +219,7 @@ fn a_fin_before_missing_data_waits_for_it() {
 }
 
 #[test]
-fn the_ack_of_a_fin_rides_on_our_own() {
+fn our_fin_acknowledges_the_peers() {
     let mut world = established();
     world.peer(FIN | ACK, &[]);
     world.flush();

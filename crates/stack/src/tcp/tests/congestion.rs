@@ -86,7 +86,7 @@ fn a_lost_syn_ack_makes_the_first_window_no_smaller_than_one_segment() {
 }
 
 #[test]
-fn a_window_that_is_not_used_does_not_grow() {
+fn an_application_limited_window_does_not_grow() {
     // RFC 2861 3, RFC 7661 4.4 and 4.5.3: a single segment per round trip validates a single
     // segment.
     let mut world = accepted(1_000, true);
@@ -137,7 +137,7 @@ fn after_an_idle_time_the_first_window_leaves_and_slow_start_goes_on() {
 }
 
 #[test]
-fn the_first_two_duplicates_let_new_segments_go() {
+fn the_first_two_duplicate_acks_release_new_segments() {
     // RFC 3042 2, with SACK and without.
     let mut world = accepted(1_000, true);
     world.write(20_000);
@@ -287,7 +287,7 @@ fn after_a_loss() -> (World, u32) {
 }
 
 #[test]
-fn acks_that_come_late_all_at_once_do_not_let_a_burst_go() {
+fn a_burst_of_late_acks_does_not_release_a_burst_of_segments() {
     let (mut world, cwnd) = after_a_loss();
     let half = cwnd / 2 * FULL;
     world.acknowledge(half);
@@ -315,7 +315,7 @@ fn sends_that_the_engine_was_late_for_are_caught_up() {
 }
 
 #[test]
-fn three_duplicates_resend_a_small_segment_too() {
+fn three_duplicate_acks_retransmit_a_small_segment_too() {
     // RFC 5681 3.2 counts duplicates, whatever the size of the outstanding data.
     let mut world = accepted(1_000, false);
     let (now, conn) = (world.now, world.conn.unwrap());
@@ -340,7 +340,7 @@ fn three_duplicates_resend_a_small_segment_too() {
 }
 
 #[test]
-fn no_more_duplicates_count_than_segments_can_have_made() {
+fn duplicate_acks_beyond_the_segments_in_flight_do_not_count() {
     let mut world = accepted(1_000, false);
     world.write(3_000);
     world.take_sent();

@@ -63,7 +63,7 @@ fn accepted(world: &mut World) -> Option<crate::ConnId> {
 }
 
 #[test]
-fn nothing_is_stored_and_every_option_comes_back() {
+fn a_cookie_stores_no_state_and_restores_every_option() {
     let mut world = always();
     let answer = ask(&mut world, PEER_PORT, &offer());
     assert_eq!(world.stack.tcp_sizes(), (0, 0, 0));
@@ -204,7 +204,7 @@ fn data_beyond_the_window_of_the_syn_ack_is_cut() {
 }
 
 #[test]
-fn data_that_overtakes_the_ack_opens_nothing_and_the_ack_does() {
+fn data_that_overtakes_the_ack_of_a_cookie_does_not_open_the_connection() {
     let mut world = always();
     let answer = ask(&mut world, PEER_PORT, &offer());
     let ack = answer.header.seq.wrapping_add(1);
@@ -224,7 +224,7 @@ fn data_that_overtakes_the_ack_opens_nothing_and_the_ack_does() {
 }
 
 #[test]
-fn a_flow_out_of_time_wait_takes_an_entry() {
+fn a_flow_in_time_wait_reopens_with_an_entry_and_not_a_cookie() {
     let mut world = always();
     let answer = ask(&mut world, PEER_PORT, &offer());
     reply(&mut world, PEER_PORT, &answer, b"");

@@ -320,7 +320,7 @@ fn new_data_after_a_timeout_carries_cwr() {
 }
 
 #[test]
-fn an_old_echo_does_not_take_back_a_mark() {
+fn an_old_timestamp_echo_does_not_undo_the_reduction_of_a_mark() {
     // RFC 3168 6.1.2: a router's mark stands, whatever was retransmitted needlessly before it.
     let offer = TcpOptions {
         mss: Some(1_012),

@@ -367,7 +367,7 @@ fn no_time_stamps_are_taken_when_they_are_switched_off() {
 }
 
 #[test]
-fn a_round_trip_is_measured_by_the_handshakes_last_ack() {
+fn the_last_ack_of_the_handshake_gives_a_round_trip_sample() {
     let (mut world, _) = server(5);
     let cookie = learn_cookie(&mut world);
     let answer = syn(&mut world, PEER_PORT, Some(cookie), b"hello");

@@ -141,7 +141,7 @@ fn repeated_timeouts_of_one_segment_may_be_spurious_all_together() {
 }
 
 #[test]
-fn new_data_that_would_be_held_tells_whether_the_timeout_was_spurious() {
+fn new_data_held_by_nagle_or_cork_is_sent_to_detect_a_spurious_timeout() {
     // The last segment in flight is small, and so is the program's next write.
     for (is_corked, window, len) in [(false, 60_000, 50), (true, 60_000, 50), (false, 2_520, 20)] {
         let mut world = world(false);

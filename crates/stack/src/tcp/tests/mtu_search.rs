@@ -34,7 +34,7 @@ fn largest_after(mut world: World, written: u64) -> u32 {
 }
 
 #[test]
-fn only_a_connection_that_can_recognise_a_lost_probe_sends_one() {
+fn mtu_probes_are_sent_only_on_connections_with_sack() {
     // RFC 4821 6.1.
     assert_eq!(largest_after(searching(true), 200_000), PROBE);
     assert_eq!(largest_after(searching(false), 200_000), BASE);
@@ -114,7 +114,7 @@ fn connections_follow_a_link_that_takes_more_or_less_than_it_did() {
 }
 
 #[test]
-fn a_probe_that_is_sent_again_in_pieces_proves_nothing() {
+fn a_probe_retransmitted_in_smaller_segments_does_not_raise_the_mtu() {
     // RFC 4821 7.6.4.
     let mut world = searching(true);
     world.write(200_000);

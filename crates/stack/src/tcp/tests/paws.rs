@@ -39,7 +39,7 @@ fn a_segment_with_an_unknown_acknowledgment_leaves_no_timestamp() {
 }
 
 #[test]
-fn a_segment_overtaken_within_a_tick_is_taken() {
+fn a_segment_overtaken_within_a_timestamp_tick_is_accepted() {
     let mut world = established_with_stamps();
     world.stamps.as_mut().unwrap().value += 1;
     world.peer(ACK, b"a");
@@ -74,7 +74,7 @@ fn the_newest_in_order_timestamp_is_echoed() {
 }
 
 #[test]
-fn a_stamp_of_24_days_ago_does_not_count() {
+fn a_timestamp_older_than_24_days_is_not_compared() {
     // RFC 7323 5.5.
     let mut world = established_with_stamps();
     world.now.0 += 25 * 24 * 3600 * SECOND;

@@ -5,7 +5,7 @@ use crate::{Counter, Event, Reason};
 use slipstack_wire::tcp_options::TcpOptions;
 
 #[test]
-fn only_the_exact_number_resets() {
+fn a_reset_needs_the_exact_sequence_number() {
     // RFC 5961 3.2.
     let mut world = established();
     world.peer_at(100, RST, &[]);
@@ -42,7 +42,7 @@ fn a_syn_on_an_open_connection_is_challenged() {
 }
 
 #[test]
-fn challenges_are_rare() {
+fn challenge_acks_are_rate_limited() {
     // RFC 5961 7.
     let mut world = established();
     for i in 0..1000 {
@@ -58,7 +58,7 @@ fn challenges_are_rare() {
 }
 
 #[test]
-fn acks_of_the_future_and_of_long_ago_are_challenged() {
+fn acks_of_unsent_and_of_much_older_data_get_challenge_acks() {
     // RFC 5961 5.2.
     let mut world = established();
     let ack = world.ack;
@@ -146,7 +146,7 @@ fn a_peer_without_the_connection_resets_segments_after_a_gap() {
 }
 
 #[test]
-fn a_reset_after_both_sides_have_closed_is_a_reset() {
+fn a_reset_after_both_sides_have_closed_is_reported() {
     let mut world = established();
     world.peer(FIN | ACK, &[]);
     let (now, conn) = (world.now, world.conn.unwrap());

@@ -33,7 +33,7 @@ fn adopt(other: &mut World, image: &ConnectionImage) -> Result<(), SocketError> 
 }
 
 #[test]
-fn a_connection_takes_the_place_of_a_handshake_by_a_copy_of_its_syn() {
+fn a_moved_in_connection_replaces_a_handshake_begun_by_a_copy_of_its_syn() {
     let mut world = established();
     let image = detached(&mut world);
     let (mut other, _) = with_handshake(&world, ISS);
@@ -143,7 +143,7 @@ fn a_connection_in_last_ack_gives_way_to_a_later_handshake() {
 }
 
 #[test]
-fn the_peer_of_a_connection_that_cannot_move_in_is_reset() {
+fn the_peer_of_a_connection_that_cannot_be_adopted_is_reset() {
     let mut world = established();
     let image = detached(&mut world);
     let mut small = config();

@@ -228,7 +228,7 @@ fn without_sack_three_duplicates_resend() {
 }
 
 #[test]
-fn a_sack_of_unsent_data_changes_nothing() {
+fn a_sack_block_of_unsent_data_is_ignored() {
     let mut world = established();
     world.write(3_000);
     world.take_sent();
@@ -244,7 +244,7 @@ fn a_sack_of_unsent_data_changes_nothing() {
 }
 
 #[test]
-fn a_repair_that_was_lost_too_has_a_whole_timeout_to_come() {
+fn a_retransmission_restarts_the_retransmission_timer() {
     // RFC 6675 6.
     let mut world = established();
     world.write(10_000);
@@ -414,7 +414,7 @@ fn every_duplicate_segment_of_a_turn_is_reported_by_dsack() {
 }
 
 #[test]
-fn a_fin_that_waits_for_text_is_reported_as_a_byte() {
+fn a_fin_behind_missing_data_is_sacked_as_one_byte() {
     let mut world = established();
     let blocks = |world: &mut World| {
         world.flush();
@@ -439,7 +439,7 @@ fn a_fin_that_waits_for_text_is_reported_as_a_byte() {
 }
 
 #[test]
-fn data_of_the_same_turn_leaves_behind_the_blocks() {
+fn sack_blocks_leave_before_data_of_the_same_turn() {
     let mut world = established();
     world.peer_at(1_000, ACK, &[0; 1_000]);
     world.write(100);

@@ -215,7 +215,7 @@ fn the_longest_time_in_an_image_is_the_configured_one() {
 }
 
 #[test]
-fn state_of_one_pair_of_addresses_is_kept() {
+fn a_time_wait_image_does_not_replace_a_connection_or_a_handshake() {
     let image = image();
     let taken = Err(SocketError::FlowExists);
     // A connection, and a handshake.
@@ -244,7 +244,7 @@ fn state_of_one_pair_of_addresses_is_kept() {
 }
 
 #[test]
-fn a_full_table_takes_no_more_and_a_forgotten_one_makes_room() {
+fn a_full_table_refuses_entries_until_one_is_removed() {
     let mut full = config();
     full.tcp.time_waits_max = 1;
     let mut world = World::new(full);

@@ -231,7 +231,7 @@ fn a_train_with_timestamps_has_the_effect_of_its_segments() {
 }
 
 #[test]
-fn a_later_timestamp_begins_another_row() {
+fn a_later_timestamp_begins_another_train() {
     let mut world = established_with_stamps();
     world.is_burst = true;
     many(&mut world, 4);

@@ -22,7 +22,7 @@ fn connect(world: &mut World, is_transparent: bool) -> Result<(), SocketError> {
 }
 
 #[test]
-fn a_strange_address_is_for_sockets_that_ask_for_it() {
+fn a_foreign_source_address_needs_a_transparent_socket() {
     let mut world = World::new(config());
     let refused = connect(&mut world, false);
     assert_eq!(refused, Err(SocketError::AddrNotAvailable));
@@ -31,7 +31,7 @@ fn a_strange_address_is_for_sockets_that_ask_for_it() {
 }
 
 #[test]
-fn answers_to_a_strange_address_are_taken_by_both_ends() {
+fn answers_to_a_foreign_address_reach_a_transparent_socket() {
     let mut world = World::new(config());
     connect(&mut world, true).unwrap();
     let syn = world.only();

@@ -184,7 +184,7 @@ fn the_peers_value_lengthens_the_timeout_within_limits() {
 }
 
 #[test]
-fn no_timeout_is_shorter_than_any_tcp_has_to_try() {
+fn no_user_timeout_is_shorter_than_100_seconds() {
     // RFC 5482 3.1: L_LIMIT.
     let mut config = enabled();
     config.tcp.retries = 3;

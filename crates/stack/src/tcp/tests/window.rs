@@ -194,7 +194,7 @@ fn a_super_frame_is_one_frame_with_a_segment_size() {
 }
 
 #[test]
-fn a_super_frame_that_comes_in_counts_as_many_segments() {
+fn a_received_super_frame_counts_as_its_segments() {
     let mut world = established();
     world.peer(ACK, &vec![7; 20_000]);
     world.flush();

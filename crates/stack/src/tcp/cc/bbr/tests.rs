@@ -364,7 +364,7 @@ fn a_probes_losses_lower_no_bound_of_the_time_after_it() {
 }
 
 #[test]
-fn a_loss_is_judged_by_the_round_that_follows_it() {
+fn losses_of_a_round_are_evaluated_when_it_ends() {
     let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
     run_to(&mut pipe, State::ProbeCruise);
     while !pipe.bbr.model.is_loss_round_start {
