@@ -1,4 +1,4 @@
-//! Whether a program can be served by a preloaded library.
+//! Check whether a preloaded library can serve a program.
 
 use std::ffi::OsStr;
 use std::fs::File;

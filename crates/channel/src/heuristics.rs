@@ -7,13 +7,13 @@ pub const WITHOUT: &str = "SLIPSTACK_WITHOUT";
 /// A rule of thumb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A wait that finds nothing looks again for some microseconds before it sleeps.
+    /// A wait that finds nothing polls for some microseconds before it sleeps.
     Spin,
     /// Data sent for a batch of events leaves with its last answer.
     Holds,
-    /// A thread takes the right to drive the engine along into the program's code.
+    /// A thread keeps the right to drive the engine while it runs the program's code.
     Lead,
-    /// Connections stay where they are while those that end have had few reads.
+    /// Connections stay on their engine while most end after few reads.
     Moves,
     /// A large send processes received frames first.
     Bulk,

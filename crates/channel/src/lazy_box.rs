@@ -1,4 +1,4 @@
-//! A box that is made when something is first put into it, for what few sockets have.
+//! A box that is allocated at its first use, for state that few sockets have.
 
 /// A value that takes a pointer's room until it is made.
 #[derive(Debug, Default)]

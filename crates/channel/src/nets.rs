@@ -1,5 +1,5 @@
-//! Sets of networks that are asked whether an address is in one of them; how many there are does
-//! not matter for what a question costs.
+//! Sets of networks: the time to find whether an address is in one of them does not depend on their
+//! number.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

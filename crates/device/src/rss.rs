@@ -1,4 +1,4 @@
-//! The hash of a port as the parameters of its slots have it.
+//! A card's RSS configuration, among the parameters that a slot is passed with.
 
 use serde::{Deserialize, Serialize};
 use slipstack_wire::rss::{Input, QueueMap};

@@ -1,4 +1,4 @@
-//! Rare work beside that for programs; a turn makes one check for all of it.
+//! Rare tasks of a turn, such as an operator's inquiry: one flag says whether any is due.
 
 use slipstack_stack::Instant;
 

@@ -1,4 +1,4 @@
-//! Mapped memory and the raw views of it: the only file of this crate with `unsafe`.
+//! Mapped memory and the raw views of it.
 
 use core::ffi::c_void;
 use core::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! Rules: which table has the routes of which packets.
+//! Rules that choose the routing table of a packet.
 
 use core::net::IpAddr;
 

@@ -1,5 +1,5 @@
-//! Very many established connections in one stack, with peers that are only numbers, to measure the
-//! cost of each.
+//! Very many established connections in one stack, to measure the cost of each. Their peers have no
+//! stack: each is a few counters.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

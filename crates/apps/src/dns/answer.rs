@@ -1,5 +1,5 @@
-//! Which records answer a question (RFC 1034 4.3.2; wildcards: RFC 4592; DNAME: RFC 6672; signed
-//! zones: RFC 4035 3.1, RFC 5155 7.2).
+//! Selection of the records that answer a question (RFC 1034 4.3.2; wildcards: RFC 4592; DNAME:
+//! RFC 6672; signed zones: RFC 4035 3.1, RFC 5155 7.2).
 
 use super::builder::{Builder, Section};
 use super::denial;

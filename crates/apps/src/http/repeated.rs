@@ -1,4 +1,4 @@
-//! Requests that a connection repeats.
+//! Requests that a connection repeats byte for byte, answered without parsing them again.
 
 use std::io::IoSlice;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Options of F-Stack's ff_netstat that have no meaning here, with the place of what they show.
+//! Options of F-Stack's ff_netstat that have no meaning here, with the commands that show the same.
 
 use clap::{ArgMatches, Command};
 

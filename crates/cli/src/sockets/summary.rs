@@ -1,4 +1,4 @@
-//! `ss -s`: how many sockets there are of each kind.
+//! `ss -s`: the number of sockets of each kind.
 
 use serde::Serialize;
 use slipstack_channel::{SocketState, Transport};

@@ -1,4 +1,4 @@
-//! Which frames a capture keeps.
+//! Selection of the frames that a capture keeps.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

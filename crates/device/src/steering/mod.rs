@@ -1,4 +1,4 @@
-//! Steering: which slot a received frame belongs to.
+//! Steering: the choice of the slot for a received frame.
 //!
 //! TCP and UDP to one of the stack's addresses are steered by the destination port: to the keeper's
 //! slot 0, to one slot (ports leased to an engine for its own connections), or to a listener group,

@@ -1,6 +1,6 @@
-//! Rules that choose an engine for each new flow of a port, in place of the hash. The kernel's
-//! programs apply them (`bpf/rules.rs`) and write down what they chose; here is what they are made
-//! of, and how everybody else learns what was chosen.
+//! Rules that choose an engine for each new flow of a port, in place of the hash. The eBPF programs
+//! apply them (`bpf/rules.rs`) and store each choice in a map. This file has the rules and look-ups
+//! of the stored choices.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

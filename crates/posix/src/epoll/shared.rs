@@ -1,4 +1,4 @@
-//! The kernel's part of a set that a forked child has from its parent.
+//! The kernel's part of a set that a forked child has inherited.
 //!
 //! Parent and child share it: what one adds there, the other's wait reports. What only the child
 //! may get events of is in a kernel's set of its own, in which the shared one is a member.

@@ -1,4 +1,4 @@
-//! A kqueue that a change or a wait is about, with the process around it.
+//! The kqueue of a change or a wait, with its process.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

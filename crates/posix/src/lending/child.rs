@@ -1,4 +1,4 @@
-//! A child as the steward knows it, and what is left of a steward without its thread.
+//! The steward's record of a child, and the parts of a steward that outlive its thread.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

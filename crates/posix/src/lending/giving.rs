@@ -1,4 +1,4 @@
-//! Giving away a connection that only one process uses, again and again.
+//! Passing a connection to the one process that keeps using it.
 //!
 //! The steward gives the connection to the child that asks for it if no other process has it and
 //! all sent data has been acknowledged, for which it waits as long as the child says; otherwise the

@@ -1,5 +1,5 @@
-//! The steward: the parent's thread that keeps what its children may use, and moves the bytes of
-//! what they use.
+//! The steward: the parent's thread that holds the sockets which its children may use, and moves
+//! the bytes of those that they do use.
 
 mod packing;
 

@@ -1,4 +1,4 @@
-//! A stream's urgent data: Linux's tcp_recv_urg() and what poll says of it.
+//! A stream's urgent data: Linux's tcp_recv_urg() and its effect on poll.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! Small requests and answers between two stacks joined by nothing, for counting instructions:
+//! Small requests and answers between two stacks joined directly, for counting instructions:
 //!
 //! `valgrind --tool=callgrind --toggle-collect='*server_turn*' exchange keep-alive 1000`
 //!

@@ -1,4 +1,4 @@
-//! Which slot a received frame belongs to: exceptions by flow, then port to slot or to a listener
+//! Choice of the slot for a received frame: exceptions by flow, then port to slot or to a listener
 //! group, whose buckets name the slot for each flow hash (`slipstack_device::steering` has the same
 //! in memory that eBPF programs read).
 

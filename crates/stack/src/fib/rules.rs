@@ -1,5 +1,5 @@
-//! Rules: the packets that each is for, and its table or refusal. Those that differ only in their
-//! source are looked up in one step.
+//! Rules: conditions on a packet, and the table or the refusal for packets that meet them. Rules
+//! that differ only in their source are looked up in one step.
 
 use alloc::vec::Vec;
 use core::hash::BuildHasherDefault;

@@ -1,4 +1,4 @@
-//! Connections whose program is away: an ACK that waits to be sent with the answer waits in vain.
+//! Connections whose program is away: no answer will come that could carry a delayed ACK.
 //!
 //! RFC 9293 3.8.6.3 lets an ACK wait for data that could carry it. The keeper and the stand-in,
 //! which run the stack in an absent program's place, know that no data will come.

@@ -1,4 +1,4 @@
-//! The connections of its parent in an epoll set that a forked child has from it.
+//! A parent's connections in an epoll set that a forked child has inherited.
 //!
 //! An inherited connection is an end of a socket pair (see [`crate::lending`]), about which the
 //! parent must not get events: before it becomes a member the child gets a kernel's set of its own.

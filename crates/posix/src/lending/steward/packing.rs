@@ -1,4 +1,4 @@
-//! The end of a steward whose children and pumps others go on with.
+//! The end of a steward's thread: its children and pumps are passed to its successor.
 
 use crate::lending::child::{Child, Packed};
 use crate::lending::giving::come_back;

@@ -1,4 +1,4 @@
-//! Taking over a connection that only this process uses, again and again.
+//! Taking over a connection that only this process keeps using.
 //!
 //! A child begins with a pair, which is cheap for connections that end soon. Once it has answered
 //! several times, or has used the connection for a while, it asks its parent's steward for the

@@ -1,4 +1,4 @@
-//! The decision that a borrowed connection is a long one.
+//! Decides when a borrowed connection has been used enough to be requested from its owner.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 

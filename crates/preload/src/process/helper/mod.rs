@@ -1,4 +1,4 @@
-//! Helpers: children that go on with what a process has left to them.
+//! Helpers: child processes that serve the connections a process has left to them.
 
 mod raw;
 

@@ -1,4 +1,4 @@
-//! A fork of which nobody hears.
+//! A fork that the program does not notice: without fork handlers, SIGCHLD and `wait`.
 
 use core::ffi::c_int;
 

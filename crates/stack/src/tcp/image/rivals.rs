@@ -1,5 +1,5 @@
-//! Conflicts of a connection that moves in with a SYN of its peer that came first, and connections
-//! that no stack adopts.
+//! Conflicts between a connection that moves in and a SYN of its peer that arrived before it, and
+//! connections that no stack adopts.
 //!
 //! While a connection is being moved the steering table may already name its new engine. A late
 //! copy of its SYN meets a listener there and begins a handshake; or the peer has started over. RFC

@@ -1,4 +1,4 @@
-//! RFC 5682: was the timeout spurious? Without timestamps, so that only the ACKs can tell.
+//! RFC 5682: detection of spurious timeouts by ACKs alone, without timestamps.
 //!
 //! RFC 5682 3.1.
 

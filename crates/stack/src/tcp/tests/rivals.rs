@@ -1,4 +1,4 @@
-//! Connections and handshakes that move to where a SYN of their peer came first.
+//! Connections and handshakes that move to a stack which has already received a SYN of their peer.
 
 use super::harness::*;
 use super::moving::other_with_listener;

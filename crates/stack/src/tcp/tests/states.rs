@@ -1,4 +1,4 @@
-//! RFC 9293 3.10.7: every state × every kind of segment, the answer and the next state.
+//! RFC 9293 3.10.7: the answer and the next state for every state and every kind of segment.
 //!
 //! RFC 9293 3.3.2, 3.10.7.1, 3.10.7.2, 3.10.7.3, 3.10.7.4, 3.5.2 and 3.5.3.
 

@@ -1,4 +1,4 @@
-//! RFC 5482: announcement of the user timeout, and the effect of a peer's.
+//! RFC 5482: announcement of the user timeout, and the effect of the one that a peer announces.
 
 use core::time::Duration;
 

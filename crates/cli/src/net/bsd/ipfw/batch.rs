@@ -1,4 +1,4 @@
-//! `ipfw FILE`: commands, one a line, made whole or not at all.
+//! `ipfw FILE`: commands, one a line, applied all or not at all.
 
 use super::firewall::{Batch, Firewall};
 use super::options;
