@@ -121,7 +121,9 @@ def the_adapters_command_lines_work_without_slipstacks_command(world):
         server = world.beside(program, env={**where, **more})
         world.wait_port(80, process=server)
         assert get(world, 80, "/") == SERVED
-        assert str(server.pid) in world.admin("status").output()
+        until(
+            lambda: str(server.pid) in world.admin("status").output(), 5, "the status names it"
+        )
         server.stop()
 
 
