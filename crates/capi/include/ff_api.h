@@ -42,6 +42,17 @@ int ff_init(int argc, char *const argv[]);
 void ff_run(loop_func_t loop, void *arg);
 void ff_stop_run(void);
 
+/* Where a socket is to be, in the type of ff_socket() and in the argument of ff_epoll_create().
+ * Only for programs that ask for them, as in F-Stack: its nginx has a SOCK_FSTACK of its own. */
+#ifdef FF_KERNEL_COEXIST
+#ifndef SOCK_FSTACK
+#define SOCK_FSTACK 0x01000000
+#endif
+#ifndef SOCK_KERNEL
+#define SOCK_KERNEL 0x02000000
+#endif
+#endif
+
 int ff_socket(int domain, int type, int protocol);
 int ff_bind(int s, const struct linux_sockaddr *addr, socklen_t addrlen);
 int ff_connect(int s, const struct linux_sockaddr *name, socklen_t namelen);
@@ -192,6 +203,10 @@ void ff_restore_curthread(void *thread);
 /* Whether `fd` is a descriptor of the stack; the limit of descriptor numbers. */
 int ff_fdisused(int fd);
 int ff_getmaxfd(void);
+/* Which of the processes of one configuration this is, and how many there are: each has the queue
+ * of its number. The size of the card's table is 0, because there is none. */
+int ff_rss_self_queue_info(uint16_t *proc_id, uint16_t *queueid, uint16_t *nb_queues,
+                           uint16_t *reta_size);
 
 #ifdef __cplusplus
 }

@@ -8,12 +8,18 @@ use libc::{pthread_attr_t, pthread_t, size_t, timespec, timeval};
 use slipstack_abi::raw;
 use slipstack_posix::Errno;
 
-use crate::call::fail;
+use crate::call::{fail, without_stack};
+use crate::life;
 
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 
 const NS_PER_S: u64 = 1_000_000_000;
 const NS_PER_US: c_long = 1000;
+
+/// FreeBSD's MAP_ANON; to Linux's `mmap` the bit is MAP_EXECUTABLE, which it does not look at.
+const MAP_ANON: c_int = 0x1000;
+/// FreeBSD's MAP_NOCORE, to Linux MAP_STACK; nothing changes by either.
+const MAP_NOCORE: c_int = 0x0002_0000;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ff_pthread_create(
@@ -59,9 +65,17 @@ fn clock(id: c_int) -> Option<timespec> {
     (result == 0).then(|| unsafe { time.assume_init() })
 }
 
+/// Linux's clock of F-Stack's number, which is FreeBSD's.
+fn host_clock(id: c_int) -> c_int {
+    match id {
+        libc::CLOCK_REALTIME => libc::CLOCK_REALTIME,
+        _ => libc::CLOCK_MONOTONIC,
+    }
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ff_clock_gettime(id: c_int, seconds: *mut i64, nanoseconds: *mut c_long) {
-    let Some(time) = clock(id) else {
+    let Some(time) = clock(host_clock(id)) else {
         return;
     };
     // SAFETY: null or words of the program's.
@@ -76,7 +90,7 @@ pub unsafe extern "C" fn ff_clock_gettime(id: c_int, seconds: *mut i64, nanoseco
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ff_clock_gettime_ns(id: c_int) -> u64 {
-    clock(id).map_or(0, |time| {
+    clock(host_clock(id)).map_or(0, |time| {
         time.tv_sec.cast_unsigned() * NS_PER_S + time.tv_nsec.cast_unsigned()
     })
 }
@@ -125,6 +139,9 @@ pub unsafe extern "C" fn ff_mmap(
     fd: c_int,
     offset: u64,
 ) -> *mut c_void {
+    let is_anonymous = flags & MAP_ANON != 0;
+    let anonymous = if is_anonymous { libc::MAP_ANONYMOUS } else { 0 };
+    let flags = (flags & !(MAP_ANON | MAP_NOCORE)) | anonymous;
     // SAFETY: the program's own call.
     unsafe { libc::mmap(at, len as size_t, access, flags, fd, offset.cast_signed()) }
 }
@@ -177,4 +194,31 @@ pub extern "C" fn ff_rss_check(
     _destination_port: u16,
 ) -> c_int {
     1
+}
+
+/// Tells which of the processes of one configuration this is, and how many there are; each has one
+/// queue. There is no table by which a card spreads flows.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_rss_self_queue_info(
+    process: *mut u16,
+    queue: *mut u16,
+    queues: *mut u16,
+    table_size: *mut u16,
+) -> c_int {
+    if life::process().is_none() {
+        return without_stack() as c_int;
+    }
+    let number = life::process_number() as u16;
+    for (place, value) in [
+        (process, number),
+        (queue, number),
+        (queues, life::queues()),
+        (table_size, 0),
+    ] {
+        // SAFETY: null or a word of the program's.
+        if let Some(place) = unsafe { place.as_mut() } {
+            *place = value;
+        }
+    }
+    0
 }

@@ -66,6 +66,19 @@ pub extern "C" fn ff_stop_run() {
     run::stop();
 }
 
+/// [`ff_run`] by the name of F-Stack's device layer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_dpdk_run(work: Option<Loop>, argument: *mut c_void) {
+    // SAFETY: as the program's call.
+    unsafe { ff_run(work, argument) };
+}
+
+/// [`ff_stop_run`] by the name of F-Stack's device layer.
+#[unsafe(no_mangle)]
+pub extern "C" fn ff_dpdk_stop() {
+    ff_stop_run();
+}
+
 /// Reads arguments and file without starting anything.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ff_load_config(argc: c_int, argv: *const *const c_char) -> c_int {

@@ -15,8 +15,11 @@
 
 #include "ff_config.h"
 #include "ff_api.h"
+#include "ff_dpdk_if.h"
 #include "ff_epoll.h"
+#include "ff_host_interface.h"
 #include "ff_log.h"
+#include "ff_memory.h"
 
 #define MAX_EVENTS 512
 #define TURNS_MAX 10000
@@ -153,7 +156,7 @@ static void on_event(struct kevent *event)
     }
     if ((int)event->ident == server && step == CLOSED && (event->flags & EV_EOF)) {
         CHECK(ff_close(server) == 0);
-        ff_stop_run();
+        ff_dpdk_stop();
     }
 }
 
@@ -181,6 +184,33 @@ static int loop(void *arg)
         ff_stop_run();
     }
     return 0;
+}
+
+static void ask_the_host(void)
+{
+    static const int monotonic[] = {ff_CLOCK_MONOTONIC, ff_CLOCK_MONOTONIC_FAST};
+    uint16_t process = 9, queue = 9, queues = 9, table = 9;
+    struct timespec now;
+    int i;
+    char *page = (char *)ff_mmap(NULL, 4096, ff_PROT_READ | ff_PROT_WRITE,
+                                 ff_MAP_PRIVATE | ff_MAP_ANON, -1, 0);
+    CHECK(page != ff_MAP_FAILED);
+    page[4095] = 1;
+    CHECK(ff_munmap(page, 4096) == 0);
+    for (i = 0; i < 2; i++) {
+        uint64_t before, at;
+        int64_t seconds = 0;
+        long rest = 0;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        before = (uint64_t)now.tv_sec * ff_NSEC_PER_SEC + (uint64_t)now.tv_nsec;
+        ff_clock_gettime(monotonic[i], &seconds, &rest);
+        at = (uint64_t)seconds * ff_NSEC_PER_SEC + (uint64_t)rest;
+        CHECK(before <= at && at <= ff_clock_gettime_ns(monotonic[i]));
+        CHECK(ff_clock_gettime_ns(monotonic[i]) <= ff_get_tsc_ns());
+    }
+    CHECK(ff_rss_self_queue_info(&process, &queue, &queues, &table) == 0);
+    CHECK(process == 0 && queue == 0 && queues == 1 && table == 0);
+    CHECK(strcmp(ff_IF_NAME, "f-stack-%d") == 0 && DISPATCH_RING_SIZE == 2048);
 }
 
 static void listen_and_connect(void)
@@ -225,7 +255,8 @@ int main(int argc, char *argv[])
     CHECK(ff_write(pair[0], "abc", 3) == 3);
     CHECK(ff_pthread_create(&thread, NULL, read_some, &pair[1]) == 0);
     CHECK(ff_pthread_join(thread, &result) == 0 && (long)result == 3);
+    ask_the_host();
     listen_and_connect();
-    ff_run(loop, NULL);
+    ff_dpdk_run(loop, NULL);
     return failures != 0;
 }

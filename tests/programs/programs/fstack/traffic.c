@@ -6,13 +6,15 @@
 #include <string.h>
 
 #include "ff_api.h"
+#include "ff_msg.h"
 
 static void tell(void)
 {
-    uint64_t counts[6];
-    ff_get_traffic(counts);
-    for (int i = 0; i < 6; i++)
-        printf("%" PRIu64 "%c", counts[i], i < 5 ? ' ' : '\n');
+    struct ff_traffic_args now;
+    ff_get_traffic(&now);
+    printf("%" PRIu64 " %" PRIu64 " ", now.rx_packets, now.rx_bytes);
+    printf("%" PRIu64 " %" PRIu64 " ", now.tx_packets, now.tx_bytes);
+    printf("%" PRIu64 " %" PRIu64 "\n", now.rx_dropped, now.tx_dropped);
     fflush(stdout);
 }
 
