@@ -1,7 +1,6 @@
 //! fork, exec and exit.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,25 +11,19 @@ use slipstack_mem::Descriptor;
 
 use crate::addr::Family;
 use crate::addr::stack_addr;
-use crate::epoll::{Set, Target};
-use crate::idhash::BuildIdHasher;
-use crate::lending::Inheritance;
+use crate::epoll::Set;
 use crate::lending::StewardSockets;
 use crate::process::Process;
 use crate::process::lending::ForkLending;
+use crate::process::renewal::Parentage;
 use crate::process::report::Reason;
 use crate::process::table::Entry;
 use crate::process::table::Table;
-use crate::ready::{Awaited, Watcher};
-use crate::socket::borrowed::Borrowed;
 use crate::socket::description::{Bound, Decided, Description, Kind, New};
 use crate::socket::kernel_socket::backlog_of;
 use crate::socket::kernel_socket::kernel_name;
 use crate::socket::kernel_socket::set_nonblocking;
 use crate::socket::{Dgram, Listener, Side};
-
-/// A child's descriptions by the ids of its parent's.
-type Renewed = HashMap<u64, Arc<Description>, BuildIdHasher>;
 
 impl Process {
     /// Prepares for `fork` (and calls that act like it: vfork, daemon, clone without CLONE_VM).
@@ -80,22 +73,21 @@ impl Process {
     pub fn fork_parent(&self) -> Option<ForkLending> {
         self.lending.release();
         let lending = self.lending.take_fork();
-        drop(self.release_all());
-        self.leave_listeners();
-        self.describe_intents();
+        let held = self.release_all(|_| true).into_iter();
+        let others: Vec<Arc<Description>> = held.filter_map(Entry::into_unconnected).collect();
+        self.leave_listeners(&others);
+        self.describe_intents(&others);
         lending
     }
 
-    /// Lets go of listeners on the stack that this process has not waited on: its workers will.
-    fn leave_listeners(&self) {
+    /// Lets go of those listeners on the stack that this process has not waited on: its workers
+    /// will.
+    fn leave_listeners(&self, sockets: &[Arc<Description>]) {
         let attachments = self.engines.all();
         if attachments.is_empty() {
             return;
         }
-        for (_, entry) in self.table.all() {
-            let Entry::Socket(socket) = entry else {
-                continue;
-            };
+        for socket in sockets {
             if let Some(Decided::Dgram(dgram)) = socket.decided() {
                 drop(dgram.take_handed());
             }
@@ -114,23 +106,23 @@ impl Process {
     }
 
     /// A parent of workers may never wait, nor have listened itself (a daemon's child): its
-    /// listeners are described here.
-    fn describe_intents(&self) {
+    /// listeners among `sockets` are described here.
+    fn describe_intents(&self, sockets: &[Arc<Description>]) {
         if !self.has_intents.load(Ordering::Acquire) || self.engines.absence.is_now() {
             return;
         }
-        for (_, entry) in self.table.all() {
-            if let Entry::Socket(socket) = entry
-                && let Some(Decided::Listener(listener)) = socket.decided()
+        for socket in sockets {
+            if let Some(Decided::Listener(listener)) = socket.decided()
                 && listener.is_intent()
             {
-                self.report.on_listener(&socket, listener, Reason::Intent);
+                self.report.on_listener(socket, listener, Reason::Intent);
             }
         }
     }
 
-    /// Returns the locked entries, which are released. Last of all another thread may fork.
-    fn release_all(&self) -> Vec<Entry> {
+    /// Returns the locked entries; those that `is_released` names are released. Last of all another
+    /// thread may fork.
+    fn release_all(&self, is_released: impl Fn(&Entry) -> bool) -> Vec<Entry> {
         self.numbers.release();
         self.table.release();
         self.report.release();
@@ -140,7 +132,7 @@ impl Process {
         // Not the present entries of the table: another thread may have removed something from it
         // after that was locked.
         let held = mem::take(&mut *self.held.lock());
-        for entry in &held {
+        for entry in held.iter().filter(|entry| is_released(entry)) {
             match entry {
                 Entry::Socket(socket) => _ = socket.cold.release(),
                 Entry::Set(set) => _ = set.inner.release(),
@@ -161,8 +153,14 @@ impl Process {
     /// sent.
     pub fn fork_child(&self) {
         self.lending.release();
+        let held = self.release_all(|entry| !matches!(entry, Entry::Socket(_)));
+        let sets = held.iter().filter_map(|entry| match entry {
+            Entry::Set(set) => Some(Arc::clone(set)),
+            Entry::Socket(_) | Entry::Routes(_) => None,
+        });
+        let sets: Vec<Arc<Set>> = sets.collect();
         // Threads of the parent hold on to them as well; not even their destructors run.
-        mem::forget(self.release_all());
+        mem::forget(held);
         self.engines.station.sleepers.reset();
         self.owners.reset();
         // The channel and the engine behind it are the parent's; not even their destructors run.
@@ -172,31 +170,9 @@ impl Process {
         self.report.after_fork_child();
         let lent = self.begin_borrowing();
         self.engines.is_forked.store(true, Ordering::Relaxed);
-        let parent = self.ids.on_fork();
-        let mut renewed = Renewed::default();
-        for (number, entry) in self.table.all() {
-            match entry {
-                Entry::Socket(old) => {
-                    let new = renewed.entry(old.id).or_insert_with(|| {
-                        let new = Arc::new(in_child(self.ids.next(), &old, &lent));
-                        new.set_inode(old.inode(parent));
-                        new
-                    });
-                    let new = Arc::clone(new);
-                    new.cold.lock().numbers.push(number);
-                    mem::forget(self.table.put(number, Entry::Socket(new)));
-                    mem::forget(old);
-                }
-                Entry::Set(set) => renew_set(&set),
-                Entry::Routes(_) => {}
-            }
-        }
+        sets.iter().for_each(|set| renew_set(set));
+        self.table.inherit(Parentage::new(&self.ids, lent, sets));
         self.has_intents.store(true, Ordering::Relaxed);
-        for (_, entry) in self.table.all() {
-            if let Entry::Set(set) = entry {
-                replace_members(&set, &renewed);
-            }
-        }
     }
 
     /// Prepares for `exec` in this process. Hands the connections over and returns a text for
@@ -204,15 +180,7 @@ impl Process {
     /// none. `hears`: the new program has the library.
     pub fn before_exec(&self, hears: bool) -> Option<String> {
         let mut items = Vec::new();
-        for (number, entry) in self.table.all() {
-            let socket = match entry {
-                Entry::Socket(socket) => socket,
-                Entry::Set(set) => {
-                    go_back_to_common(&set, number);
-                    continue;
-                }
-                Entry::Routes(_) => continue,
-            };
+        for number in self.table.numbers() {
             let Some(fd) = Descriptor::new(number) else {
                 continue;
             };
@@ -220,6 +188,14 @@ impl Process {
             if flags.is_ok_and(|flags| flags.contains(rustix::io::FdFlags::CLOEXEC)) {
                 continue;
             }
+            let socket = match self.table.find(number) {
+                Some(Entry::Socket(socket)) => socket,
+                Some(Entry::Set(set)) => {
+                    go_back_to_common(&set, fd);
+                    continue;
+                }
+                Some(Entry::Routes(_)) | None => continue,
+            };
             let is_stream = socket.kind == Kind::Stream;
             let letter = match socket.decided() {
                 Some(Decided::Listener(_)) => 'l',
@@ -366,11 +342,9 @@ impl Process {
 }
 
 /// The new program gets the kernel's set that other processes have too.
-fn go_back_to_common(set: &Set, number: i32) {
-    if let (Some(common), Some(number)) = (set.common(), Descriptor::new(number)) {
-        let is_cloexec = rustix::io::fcntl_getfd(number.as_fd())
-            .is_ok_and(|flags| flags.contains(rustix::io::FdFlags::CLOEXEC));
-        let _ = number.replace_with(common.as_fd(), is_cloexec);
+fn go_back_to_common(set: &Set, number: Descriptor) {
+    if let Some(common) = set.common() {
+        let _ = number.replace_with(common.as_fd(), false);
     }
 }
 
@@ -381,23 +355,6 @@ fn renew_set(set: &Set) {
     set.is_inherited.store(true, Ordering::Release);
     // Its own members', or those of a set in it.
     set.has_intents.store(true, Ordering::Release);
-}
-
-/// Points the items of an inherited set at the child's descriptions.
-fn replace_members(set: &Arc<Set>, renewed: &Renewed) {
-    for (item, old) in set.members() {
-        let Target::Socket(old) = old else { continue };
-        match renewed.get(&old.id) {
-            Some(new) => {
-                set.retarget(item, Target::Socket(Arc::clone(new)));
-                new.watch(Set::watch_of(set, item));
-            }
-            None => {
-                set.forget(item);
-            }
-        }
-        mem::forget(old);
-    }
 }
 
 impl Description {
@@ -412,10 +369,8 @@ impl Description {
 
 impl Table {
     pub(crate) fn copy_peeked(&self) {
-        for (_, entry) in self.all() {
-            if let Entry::Socket(socket) = entry
-                && let Some(Decided::Dgram(dgram)) = socket.decided()
-            {
+        for socket in self.unconnected() {
+            if let Some(Decided::Dgram(dgram)) = socket.decided() {
                 dgram.copy_peeked();
             }
         }
@@ -433,62 +388,4 @@ impl Table {
         });
         all
     }
-}
-
-/// Returns the child's description for one of the parent's.
-fn in_child(id: u64, old: &Arc<Description>, lent: &Inheritance) -> Description {
-    let new = Description::like(old, id);
-    let foreign = || {
-        let (names, control) = lent.of_parent(old.id);
-        Decided::Foreign(Borrowed::new(old.id, names, control, None))
-    };
-    let readable = old
-        .cold
-        .try_lock()
-        .map(|cold| (cold.options.clone(), cold.bound, cold.memberships.clone()));
-    let Some((options, bound, memberships)) = readable else {
-        // Another thread of the parent was inside: its state cannot be read any more.
-        let _ = new.decided.set(foreign());
-        return new;
-    };
-    new.error_queue.set(options.error_queue_messages());
-    {
-        let mut cold = new.cold.lock();
-        cold.options = options;
-        cold.bound = bound;
-        cold.memberships = memberships;
-    }
-    let decided = match old.decided() {
-        None => return new,
-        Some(Decided::Listener(listener)) => {
-            new.set_inherited();
-            let backlog = listener.backlog.load(Ordering::Relaxed);
-            Decided::Listener(Listener::new(listener.addr, backlog))
-        }
-        Some(Decided::Dgram(dgram)) if old.has_kernel() || old.is_kernel_given_up() => {
-            let fresh = Dgram::new(dgram.side());
-            fresh.apply(&new.cold.lock().options);
-            let handed = dgram.take_handed();
-            new.set_inherited();
-            if let Some(remote) = dgram.remote.try_lock() {
-                *fresh.remote.lock() = *remote;
-            }
-            match lent.of_parent(old.id) {
-                (Some(names), Some(control)) => {
-                    let it = Borrowed::new(old.id, Some(names), Some(control), None);
-                    Decided::Foreign(it.or_own(fresh))
-                }
-                _ => {
-                    fresh.give_left(handed.map(|left| *left));
-                    Decided::Dgram(fresh)
-                }
-            }
-        }
-        Some(Decided::Foreign(it)) => {
-            Decided::Foreign(it.for_child(lent.instead_of(it.control().as_ref())))
-        }
-        Some(Decided::Stream(_) | Decided::Dgram(_)) => foreign(),
-    };
-    let _ = new.decided.set(decided);
-    new
 }

@@ -10,6 +10,7 @@ pub(crate) mod network;
 mod numbers;
 mod owners;
 pub(crate) mod place;
+pub(crate) mod renewal;
 pub(crate) mod report;
 pub(crate) mod reuse;
 mod rows;
@@ -88,7 +89,7 @@ pub struct Process {
     pub(crate) owners: Owners,
     pub(crate) network: Network,
     pub(crate) numbers: Numbers,
-    pub(crate) ids: Ids,
+    pub(crate) ids: Arc<Ids>,
     /// Set if a `bind` or `listen` of some socket has not taken effect yet.
     pub(crate) has_intents: AtomicBool,
     /// Kernel sockets of the program's choice.
@@ -131,7 +132,7 @@ impl Process {
             kqueues: Kqueues::default(),
             owners: Owners::default(),
             numbers: Numbers::default(),
-            ids: Ids::new(),
+            ids: Arc::new(Ids::new()),
             has_intents: AtomicBool::new(false),
             chosen: ChosenSockets::default(),
             settings,

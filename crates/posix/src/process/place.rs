@@ -19,7 +19,6 @@ use crate::process::Process;
 use crate::process::engines::listen_on_stack;
 use crate::process::report::{Given, Reason};
 use crate::process::subject::Subject;
-use crate::process::table::Entry;
 use crate::ready::{Watch, Watcher};
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::kernel_socket::{replace, set_nonblocking};
@@ -188,19 +187,17 @@ impl Process {
         if !self.has_intents.swap(false, Ordering::AcqRel) {
             return;
         }
-        for (_, entry) in self.table.all() {
-            if let Entry::Socket(socket) = entry {
-                // Datagrams to a socket that parent and child hold are for the one that receives,
-                // and a share of a port belongs to its thread or its child: until one of them
-                // waits the keeper queues them.
-                let is_elsewhere =
-                    socket.kind == Kind::Dgram && (socket.is_parents() || socket.shares_port());
-                if !is_elsewhere {
-                    self.realize(&socket);
-                }
-                if socket.is_intent() {
-                    self.has_intents.store(true, Ordering::Release);
-                }
+        for socket in self.table.unconnected() {
+            // Datagrams to a socket that parent and child hold are for the one that receives, and
+            // a share of a port belongs to its thread or its child: until one of them waits the
+            // keeper queues them.
+            let is_elsewhere =
+                socket.kind == Kind::Dgram && (socket.is_parents() || socket.shares_port());
+            if !is_elsewhere {
+                self.realize(&socket);
+            }
+            if socket.is_intent() {
+                self.has_intents.store(true, Ordering::Release);
             }
         }
     }
@@ -212,12 +209,8 @@ impl Process {
         if !self.has_intents.load(Ordering::Acquire) {
             return;
         }
-        for (_, entry) in self.table.all() {
-            if let Entry::Socket(socket) = entry
-                && socket.kind == Kind::Dgram
-                && !socket.is_parents()
-                && !socket.shares_port()
-            {
+        for socket in self.table.unconnected() {
+            if socket.kind == Kind::Dgram && !socket.is_parents() && !socket.shares_port() {
                 self.realize(&socket);
             }
         }

@@ -9,6 +9,7 @@ use crate::epoll::Set;
 use crate::errno::Errno;
 use crate::interfaces::RouteSocket;
 use crate::outcome::{Divert, Outcome};
+use crate::process::renewal::{Parentage, Renewal};
 use crate::socket::description::{Decided, Description};
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ pub(crate) const NUMBERS_MAX: usize = CHUNK * CHUNKS;
 
 const NOT_OURS: u8 = 0;
 const OURS: u8 = 1;
+/// Ours by a fork: the entry is the parent's until it is looked up.
+const PARENTS: u8 = 2;
 
 /// The object behind a number of ours.
 #[derive(Clone, Debug)]
@@ -39,6 +42,25 @@ impl Entry {
             Entry::Routes(socket) => (2, socket.id),
         }
     }
+
+    fn is_connection(&self) -> bool {
+        let is_it = |socket: &Description| {
+            matches!(
+                socket.decided(),
+                Some(Decided::Stream(_) | Decided::Foreign(_))
+            )
+        };
+        matches!(self, Entry::Socket(socket) if is_it(socket))
+    }
+
+    /// The socket that this is, unless it is a connection.
+    pub(crate) fn into_unconnected(self) -> Option<Arc<Description>> {
+        match self {
+            Entry::Socket(_) if self.is_connection() => None,
+            Entry::Socket(socket) => Some(socket),
+            Entry::Set(_) | Entry::Routes(_) => None,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -54,6 +76,7 @@ pub(crate) struct Table {
     /// Taken while a chunk comes into being and its first number is put there, so that no fork
     /// comes in between.
     growing: Lock<()>,
+    renewal: Renewal,
 }
 
 impl Table {
@@ -61,6 +84,7 @@ impl Table {
         Table {
             chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
             growing: Lock::new(()),
+            renewal: Renewal::default(),
         }
     }
 
@@ -68,6 +92,18 @@ impl Table {
     fn slot(&self, number: i32) -> Option<&Slot> {
         let number = usize::try_from(number).ok()?;
         self.chunks.get(number / CHUNK)?.get()?.get(number % CHUNK)
+    }
+
+    /// The slot of a number of ours, with an entry that is this process's own.
+    #[inline]
+    fn own_slot(&self, number: i32) -> Option<&Slot> {
+        let slot = self.slot(number)?;
+        match slot.kind.load(Ordering::Relaxed) {
+            OURS => {}
+            NOT_OURS => return None,
+            _ => self.renewal.renew(self, number),
+        }
+        Some(slot)
     }
 
     #[inline]
@@ -80,20 +116,12 @@ impl Table {
 
     #[inline]
     pub(crate) fn find(&self, number: i32) -> Option<Entry> {
-        let slot = self.slot(number)?;
-        if slot.kind.load(Ordering::Relaxed) == NOT_OURS {
-            return None;
-        }
-        slot.entry.lock().clone()
+        self.own_slot(number)?.entry.lock().clone()
     }
 
     #[inline]
     pub(crate) fn socket(&self, number: i32) -> Option<Arc<Description>> {
-        let slot = self.slot(number)?;
-        if slot.kind.load(Ordering::Relaxed) == NOT_OURS {
-            return None;
-        }
-        match &*slot.entry.lock() {
+        match &*self.own_slot(number)?.entry.lock() {
             Some(Entry::Socket(socket)) => Some(Arc::clone(socket)),
             _ => None,
         }
@@ -108,6 +136,12 @@ impl Table {
 
     /// Puts `entry` under `number` (below [`NUMBERS_MAX`]) and returns the old entry.
     pub(crate) fn put(&self, number: i32, entry: Entry) -> Option<Entry> {
+        self.own_slot(number);
+        self.put_own(number, entry)
+    }
+
+    /// As [`Table::put`], also in the place of an entry of the parent's.
+    pub(crate) fn put_own(&self, number: i32, entry: Entry) -> Option<Entry> {
         let index = usize::try_from(number).ok()?;
         let chunk = self.chunks.get(index / CHUNK)?;
         let _growing = chunk.get().is_none().then(|| self.growing.lock());
@@ -121,6 +155,7 @@ impl Table {
 
     /// Forgets `number` and returns its entry.
     pub(crate) fn take(&self, number: i32) -> Option<Entry> {
+        self.own_slot(number);
         let slot = self.slot(number)?;
         let mut place = slot.entry.lock();
         slot.kind.store(NOT_OURS, Ordering::Release);
@@ -142,6 +177,7 @@ impl Table {
 
     /// Returns all descriptors of the table with their entries.
     pub(crate) fn all(&self) -> Vec<(i32, Entry)> {
+        self.own_all();
         self.slots()
             .filter(|(_, slot)| slot.kind.load(Ordering::Acquire) != NOT_OURS)
             .filter_map(|(number, slot)| Some((number, slot.entry.lock().clone()?)))
@@ -156,8 +192,41 @@ impl Table {
         })
     }
 
+    /// Every socket that is no connection, once for each of its numbers. A parent's connections
+    /// stay the parent's.
+    pub(crate) fn unconnected(&self) -> impl Iterator<Item = Arc<Description>> {
+        let others = self.numbers_of(|_, entry| !entry.is_connection());
+        let others = others.into_iter();
+        others.filter_map(|number| self.find(number)?.into_unconnected())
+    }
+
+    /// Whether a connection of another process is among the sockets.
+    pub(crate) fn has_foreign(&self) -> bool {
+        let is_it = |kind, entry: &Entry| match entry {
+            _ if kind == PARENTS => entry.is_connection(),
+            Entry::Socket(socket) => socket.is_from_elsewhere(),
+            Entry::Set(_) | Entry::Routes(_) => false,
+        };
+        !self.numbers_of(is_it).is_empty()
+    }
+
+    /// The numbers whose entries `is_it` names, with their kinds.
+    fn numbers_of(&self, is_it: impl Fn(u8, &Entry) -> bool) -> Vec<i32> {
+        let found = self.slots().filter(|(_, slot)| {
+            let kind = slot.kind.load(Ordering::Acquire);
+            kind != NOT_OURS && slot.entry.lock().as_ref().is_some_and(|it| is_it(kind, it))
+        });
+        found.map(|(number, _)| number).collect()
+    }
+
+    /// All descriptors of the table.
+    pub(crate) fn numbers(&self) -> Vec<i32> {
+        self.numbers_of(|_, _| true)
+    }
+
     /// Locks before a fork, because no other thread may change a slot while the process is copied.
     pub(crate) fn hold(&self) {
+        self.renewal.hold();
         self.growing.hold();
         for (_, slot) in self.slots() {
             slot.entry.hold();
@@ -169,6 +238,53 @@ impl Table {
             slot.entry.release();
         }
         self.growing.release();
+        self.renewal.release();
+    }
+
+    /// Marks the sockets and sets as the parent's, in a forked child.
+    pub(crate) fn inherit(&self, parentage: Parentage) {
+        let inherited = self.numbers_of(|_, entry| !matches!(entry, Entry::Routes(_)));
+        for slot in inherited.iter().filter_map(|number| self.slot(*number)) {
+            slot.kind.store(PARENTS, Ordering::Release);
+        }
+        self.renewal.begin(parentage);
+    }
+
+    fn own_all(&self) {
+        if self.renewal.is_any() {
+            self.renewal.renew_all(self);
+        }
+    }
+
+    /// The numbers whose entries are the parent's.
+    pub(crate) fn parents_numbers(&self) -> Vec<i32> {
+        self.numbers_of(|kind, _| kind == PARENTS)
+    }
+
+    /// The parent's entry under `number`.
+    pub(crate) fn parents_entry(&self, number: i32) -> Option<Entry> {
+        let slot = self.slot(number)?;
+        let is_it = slot.kind.load(Ordering::Acquire) == PARENTS;
+        slot.entry.lock().clone().filter(|_| is_it)
+    }
+
+    /// Whether `socket` is the parent's entry under `number`.
+    pub(crate) fn is_parents(&self, number: i32, socket: &Arc<Description>) -> bool {
+        let Some(slot) = self.slot(number) else {
+            return false;
+        };
+        slot.kind.load(Ordering::Acquire) == PARENTS
+            && matches!(&*slot.entry.lock(), Some(Entry::Socket(it)) if Arc::ptr_eq(it, socket))
+    }
+
+    /// The parent's sets are this process's: they are the same objects.
+    pub(crate) fn own_sets(&self) {
+        let is_set = |entry: &Entry| matches!(entry, Entry::Set(_));
+        for number in self.numbers_of(|kind, entry| kind == PARENTS && is_set(entry)) {
+            if let Some(slot) = self.slot(number) {
+                slot.kind.store(OURS, Ordering::Release);
+            }
+        }
     }
 
     /// The socket behind a number; `Kernel` if the number is not ours any more.

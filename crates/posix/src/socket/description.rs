@@ -236,9 +236,8 @@ impl Description {
         self.is_nonblocking.load(Ordering::Relaxed)
     }
 
-    /// Marks the description as inherited by a fork.
-    pub(crate) fn set_inherited(&self) {
-        let parent = std::os::unix::process::parent_id();
+    /// Marks the description as inherited from the process `parent` by a fork.
+    pub(crate) fn set_inherited(&self, parent: u32) {
         self.parent.store(parent, Ordering::Relaxed);
     }
 

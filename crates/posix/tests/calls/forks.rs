@@ -26,6 +26,66 @@ fn after_a_fork_the_child_borrows_connections_and_has_listeners_of_its_own() {
 }
 
 #[test]
+fn both_numbers_of_an_inherited_connection_are_one_socket_of_the_childs() {
+    let world = World::new();
+    let (client, _server) = world.pair();
+    let copy = world.process.dup(client).unwrap();
+    let inode = world.process.inode(client);
+    world.process.fork_prepare();
+    world.process.fork_child();
+    world.nonblock(copy);
+    assert_eq!(world.process.inode(client), inode);
+    assert_eq!(world.process.inode(copy), inode);
+    world.process.close(client).unwrap();
+    fails(world.recv(copy, 1, 0), Errno::ENOTCONN);
+    world.process.close(copy).unwrap();
+    assert!(!world.process.is_ours(copy));
+}
+
+#[test]
+fn members_of_an_inherited_set_are_the_childs_sockets_used_before_it_or_not() {
+    let world = World::new();
+    let (used, unused) = world.pair();
+    let (closed, _) = world.pair();
+    let set = world.process.epoll_create1(0).unwrap();
+    let ctl = |operation, fd| {
+        let event = libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: 1,
+        };
+        world.process.epoll_ctl(set, operation, fd, Some(event))
+    };
+    for fd in [used, unused, closed] {
+        ctl(libc::EPOLL_CTL_ADD, fd).unwrap();
+    }
+    world.process.fork_prepare();
+    world.process.fork_child();
+    fails(world.recv(used, 1, 0), Errno::ENOTCONN);
+    world.process.close(closed).unwrap();
+    for fd in [used, unused] {
+        fails(ctl(libc::EPOLL_CTL_ADD, fd), Errno::EEXIST);
+        ctl(libc::EPOLL_CTL_MOD, fd).unwrap();
+        ctl(libc::EPOLL_CTL_DEL, fd).unwrap();
+        fails(ctl(libc::EPOLL_CTL_DEL, fd), Errno::ENOENT);
+    }
+    world.process.close(set).unwrap();
+}
+
+#[test]
+fn a_childs_own_child_has_what_the_child_has_not_used() {
+    let world = World::new();
+    let (used, unused) = world.pair();
+    let inodes = [used, unused].map(|fd| world.process.inode(fd));
+    world.process.fork_prepare();
+    world.process.fork_child();
+    fails(world.recv(used, 1, 0), Errno::ENOTCONN);
+    world.process.fork_prepare();
+    world.process.fork_child();
+    assert_eq!([used, unused].map(|fd| world.process.inode(fd)), inodes);
+    fails(world.send(unused, b"x"), Errno::ENOTCONN);
+}
+
+#[test]
 fn a_fork_changes_nothing_for_the_parent() {
     let world = World::new();
     let (client, server) = world.pair();

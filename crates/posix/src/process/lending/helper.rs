@@ -99,11 +99,8 @@ impl Process {
             return false;
         }
         let mut has_begun = false;
-        for (_, entry) in self.table.all() {
-            if let Entry::Socket(socket) = entry
-                && socket.is_intent()
-                && !socket.is_parents()
-            {
+        for socket in self.table.unconnected() {
+            if socket.is_intent() && !socket.is_parents() {
                 self.realize(&socket);
                 has_begun |= !socket.is_intent();
             }

@@ -66,10 +66,7 @@ impl Process {
     /// starts no workers.
     #[must_use]
     pub fn is_session(&self) -> bool {
-        self.table.all().iter().any(|(_, entry)| match entry {
-            Entry::Socket(socket) => socket.is_from_elsewhere(),
-            _ => false,
-        })
+        self.table.has_foreign()
     }
 }
 
@@ -126,7 +123,8 @@ impl Lender for Process {
     }
 
     fn take_back(&self, socket: &Arc<Description>) {
-        if !socket.lent.remove() {
+        let is_open = || !socket.cold.lock().numbers.is_empty();
+        if !socket.lent.remove() || socket.kind == Kind::Stream && is_open() {
             return;
         }
         // Pumps have closed theirs: this one has kept the kernel's part.
