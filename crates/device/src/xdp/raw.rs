@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use slipstack_mem::RawSlice;
 
-use super::sys::{self, RingOffset};
+use super::sys::{self, MmapOffsets, RingOffset};
 
 const RX_AT: u64 = 0;
 const TX_AT: u64 = 0x8000_0000;
@@ -188,7 +188,16 @@ pub(super) struct Rings {
 
 impl Rings {
     pub(super) fn map(fd: BorrowedFd<'_>, rx: u32, tx: u32) -> io::Result<Rings> {
-        let offsets = sys::offsets(fd)?;
+        Rings::at(fd, &sys::offsets(fd)?, rx, tx)
+    }
+
+    /// Maps rings whose words and entries are at these places.
+    pub(super) fn at(
+        fd: BorrowedFd<'_>,
+        offsets: &MmapOffsets,
+        rx: u32,
+        tx: u32,
+    ) -> io::Result<Rings> {
         Ok(Rings {
             rx: Ring::map(fd, RX_AT, &offsets.rx, rx)?,
             tx: Ring::map(fd, TX_AT, &offsets.tx, tx)?,

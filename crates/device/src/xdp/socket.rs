@@ -68,6 +68,15 @@ impl SocketParams {
         self.len_in_one().max(self.len_in_pieces)
     }
 
+    /// Returns whether a received entry may name these bytes: they lie in one of the chunks that
+    /// receive.
+    #[inline]
+    fn may_be_received(&self, addr: u64, len: u32) -> bool {
+        let chunk = u64::from(self.chunk);
+        let is_in_one = (addr & (chunk - 1)) + u64::from(len) <= chunk;
+        is_in_one && addr < u64::from(RX_FRAMES) * chunk
+    }
+
     /// Returns the longest frame that lies in one chunk.
     fn len_in_one(&self) -> u32 {
         self.chunk - RX_HEADROOM
@@ -105,12 +114,21 @@ pub(super) struct Socket {
 impl Socket {
     /// Adopts a socket where its last holder stopped.
     pub(super) fn adopt(fd: OwnedFd, memory: OwnedFd, params: SocketParams) -> io::Result<Socket> {
+        let rings = Rings::map(fd.as_fd(), RX_FRAMES, TX_FRAMES)?;
+        Socket::with_rings(rings, (fd, memory), params)
+    }
+
+    fn with_rings(
+        rings: Rings,
+        (fd, memory): (OwnedFd, OwnedFd),
+        params: SocketParams,
+    ) -> io::Result<Socket> {
         let chunk_is_sound = params.chunk.is_power_of_two() && params.chunk >= 2048;
         if !chunk_is_sound || params.chunk > 4096 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let socket = Socket {
-            rings: Rings::map(fd.as_fd(), RX_FRAMES, TX_FRAMES)?,
+            rings,
             memory: Memory::map(&memory, params.frames_len(), TX_FRAMES as usize)?,
             fd,
             params,
@@ -179,7 +197,11 @@ impl Socket {
                 }
                 continue;
             }
-            match self.memory.bytes(addr, len) {
+            match self
+                .memory
+                .bytes(addr, len)
+                .filter(|_| self.params.may_be_received(addr, len))
+            {
                 Some(frame) => {
                     counters.rx_frames += 1;
                     counters.rx_bypassed += 1;
@@ -201,10 +223,12 @@ impl Socket {
     #[inline]
     fn give_back(&self, addr: u64) {
         let Rings { rx, fill, .. } = &self.rings;
-        // In this order: a successor sees which of the two is still to be done.
-        let given = fill.producer();
-        fill.write(given, addr - addr % u64::from(self.params.chunk));
-        fill.set_producer(given.wrapping_add(1));
+        if self.params.may_be_received(addr, 0) {
+            // In this order: a successor sees which of the two is still to be done.
+            let given = fill.producer();
+            fill.write(given, addr & !(u64::from(self.params.chunk) - 1));
+            fill.set_producer(given.wrapping_add(1));
+        }
         rx.set_consumer(rx.consumer().wrapping_add(1));
     }
 
@@ -219,12 +243,18 @@ impl Socket {
         self.whole.clear();
         loop {
             if pieces == rx.waiting() {
-                return 0;
+                if pieces as usize <= PIECES_MAX {
+                    return 0;
+                }
+                // No frame is so long: its end is not waited for.
+                is_sound = false;
+                break;
             }
             let Desc { addr, len, options } = rx.read(first.wrapping_add(pieces));
             pieces += 1;
+            is_sound &= pieces as usize <= PIECES_MAX && self.params.may_be_received(addr, len);
             match self.memory.bytes(addr, len) {
-                Some(bytes) if pieces as usize <= PIECES_MAX => self.whole.extend_from_slice(bytes),
+                Some(bytes) if is_sound => self.whole.extend_from_slice(bytes),
                 _ => is_sound = false,
             }
             if options & OPTION_CONTINUED == 0 {
@@ -477,3 +507,6 @@ fn cut<'a>(payload: [RawSlice<'a>; 2], start: usize, len: usize) -> [RawSlice<'a
         second.sub(start_of_second, len - from_first),
     ]
 }
+
+#[cfg(test)]
+mod tests;
