@@ -62,11 +62,14 @@ struct Options {
     /// Time for which pairs run.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
+    /// The processor of the first pair.
+    #[arg(long, default_value_t = 0)]
+    first: usize,
 }
 
 fn run(options: &Options) -> Result<(), Failure> {
     if options.what == What::Pairs {
-        return pairs::run(options.engines.into(), options.seconds);
+        return pairs::run(options.engines.into(), options.first, options.seconds);
     }
     if options.what == What::Handover {
         return handover::run(options.size, options.rounds);

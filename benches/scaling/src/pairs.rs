@@ -100,13 +100,13 @@ fn pin(number: usize) {
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
-/// Runs so many pairs for so long, and prints their requests per second.
-pub fn run(count: usize, seconds: f64) -> Result<(), Failure> {
+/// Runs so many pairs for so long, from processor `first` on, and prints their requests per second.
+pub fn run(count: usize, first: usize, seconds: f64) -> Result<(), Failure> {
     let folder = Folder::new()?;
     let (is_over, total) = (AtomicBool::new(false), AtomicU64::new(0));
     let begin = std::sync::Barrier::new(count + 1);
     let one = |number: usize| -> Result<(), Failure> {
-        pin(number);
+        pin(first + number);
         let pair = Pair::new(&folder).and_then(|mut pair| pair.open().map(|()| pair));
         begin.wait();
         let answers = pair?.serve(&is_over)?;
