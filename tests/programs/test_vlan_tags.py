@@ -8,11 +8,12 @@ from harness.process import until
 from harness.tagged import CUSTOMER, PROVIDER, Wire
 
 # Echoes datagrams, from port 7001 with the TOS for low delay (0x10), from port 7002 with the class
-# that this has, and from port 7003 with a class before the TOS, which counts then.
+# that this has, from port 7003 with a class before the TOS, which counts then, and from port 7004
+# with that class of one message.
 ECHO = """
 import select, socket
 every = []
-for port in range(7000, 7004):
+for port in range(7000, 7005):
     one = socket.socket(type=socket.SOCK_DGRAM)
     one.bind(("0.0.0.0", port))
     every.append(one)
@@ -23,7 +24,9 @@ for at in 1, 3:
 assert every[3].getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY) == 6
 while True:
     for one in select.select(every, [], [])[0]:
-        one.sendto(*one.recvfrom(100))
+        data, to = one.recvfrom(100)
+        priority = (socket.SOL_SOCKET, socket.SO_PRIORITY, (6).to_bytes(4, "little"))
+        one.sendmsg([data], [priority] if one is every[4] else [], 0, to)
 """
 
 
@@ -45,7 +48,7 @@ def a_provider_vlan_and_its_priorities_are_set_up_while_a_server_runs(world):
     assert "vlan protocol 802.1ad id 20 egress-qos-map { 0:3 6:5 }" in shown, shown
     assert wire.asks(PROVIDER, 20, "10.10.20.5") == (PROVIDER, 3 << 13 | 20)
     assert wire.datagram(PROVIDER, 20, "10.10.20.5", 7000) == 3 << 13 | 20
-    for port in 7001, 7002, 7003:
+    for port in 7001, 7002, 7003, 7004:
         assert wire.datagram(PROVIDER, 20, "10.10.20.5", port) == 5 << 13 | 20, port
     refused = world.admin(*link[:6], "other", *link[7:], "protocol", "802.1ad", "id", 20)
     assert "File exists" in refused.errors(), refused.errors()

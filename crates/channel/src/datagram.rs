@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! 0 payload length  4 peer's port  6 own port  8 peer's address  24 own address
-//! 40 what is there  41 tos  42 ttl  44 segment  48 time  56 lost, or mark  60 link  62 zero
+//! 40 what is there  41 tos  42 ttl  43 class  44 segment  48 time  56 lost, or mark  60 link
+//! 62 zero
 //! ```
 
 use std::net::SocketAddr;
@@ -37,6 +38,9 @@ pub struct Envelope {
     pub link: Option<u16>,
     /// To send: the mark by which rules choose its table (SO_MARK), if not the socket's.
     pub mark: Option<u32>,
+    /// To send: its class (SO_PRIORITY) plus one, or 0 for that of its type of service; if not the
+    /// socket's.
+    pub class: Option<u8>,
 }
 
 /// Bytes of an envelope outside of a ring.
@@ -88,6 +92,7 @@ impl Header {
             lost,
             link,
             mark,
+            class,
         } = self.envelope;
         let flag = |is_there: bool, bit: u8| if is_there { bit } else { 0 };
         let mut out = [0; HEADER];
@@ -107,6 +112,7 @@ impl Header {
             | flag(mark.is_some(), HAS_MARK);
         out[41] = tos.unwrap_or(0);
         out[42] = ttl.unwrap_or(0);
+        out[43] = class.map_or(0, |class| class.saturating_add(1));
         out[44..46].copy_from_slice(&segment.map_or(0, NonZeroU16::get).to_le_bytes());
         out[48..56].copy_from_slice(&time_ns.to_le_bytes());
         out[56..60].copy_from_slice(&mark.unwrap_or(lost).to_le_bytes());
@@ -146,6 +152,7 @@ impl Header {
             lost: if has(HAS_MARK) { 0 } else { word(56) as u32 },
             mark: has(HAS_MARK).then_some(word(56) as u32),
             link: u16::from_le_bytes([bytes[60], bytes[61]]).checked_sub(1),
+            class: bytes[43].checked_sub(1),
         };
         Some(Header { len, envelope })
     }
@@ -169,6 +176,7 @@ mod tests {
                 lost: 7,
                 link: Some(4096),
                 mark: None,
+                class: Some(7),
             },
         };
         assert_eq!(Header::decode(&header.encode()), Some(header));
@@ -176,6 +184,7 @@ mod tests {
             len: 1,
             envelope: Envelope {
                 mark: Some(0),
+                class: Some(0),
                 ..Envelope::default()
             },
         };

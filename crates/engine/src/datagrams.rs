@@ -144,6 +144,7 @@ impl Engine {
                 segment: envelope.segment,
                 link: envelope.link,
                 mark: envelope.mark,
+                class: envelope.class,
             };
             let mut fx = Fx::new(&mut self.env, &mut *self.device);
             let sent = self.stack.udp_send(now, id, &datagram, &mut fx);

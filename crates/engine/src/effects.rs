@@ -158,6 +158,7 @@ impl Effects for Fx<'_> {
             lost: socket.lost,
             link: Some(datagram.link),
             mark: None,
+            class: None,
         };
         let (limit, payload) = (socket.datagrams_max(), datagram.payload);
         let taken = socket

@@ -149,6 +149,8 @@ pub struct DatagramOut<'a> {
     pub link: Option<u16>,
     /// The mark by which rules select its table, whatever the socket's is.
     pub mark: Option<u32>,
+    /// The class plus one, whatever the socket's is; 0 = that of its type of service.
+    pub class: Option<u8>,
 }
 
 impl<'a> DatagramOut<'a> {
@@ -162,6 +164,7 @@ impl<'a> DatagramOut<'a> {
             segment: None,
             link: None,
             mark: None,
+            class: None,
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::process::wait::{Plan, polled};
 use crate::socket::ancillary::{Sending, parse as parse_control};
 use crate::socket::description::{Decided, Description};
 use crate::socket::kernel_socket::is_ready;
+use crate::socket::options::class;
 use crate::socket::{Begun, Dgram, QueuedMessage, Side, payload_longest};
 
 const UDP_LEN: usize = 8;
@@ -31,6 +32,8 @@ const UDP_LEN: usize = 8;
 const DATAGRAM_SURE: usize = 508;
 /// Datagrams that one call sends at most (Linux's UDP_MAX_SEGMENTS).
 const SEGMENTS_MAX: usize = 128;
+/// Priorities that every program may set (sk_set_prio_allowed()).
+const FREE_PRIORITIES: std::ops::RangeInclusive<i32> = 0..=6;
 
 /// Destination of a datagram.
 #[derive(Clone, Copy)]
@@ -171,27 +174,40 @@ impl Process {
                 index => self.network.link_of_interface(index),
             },
             mark: match sending.mark {
-                Some(mark) => self.may_mark(mark)?.then_some(mark),
+                Some(mark) => {
+                    self.may_set(libc::SO_MARK, mark)?;
+                    Some(mark)
+                }
                 None => None,
+            },
+            class: match (sending.priority, sending.tos) {
+                (Some(priority), _) => {
+                    if !FREE_PRIORITIES.contains(&priority) {
+                        self.may_set(libc::SO_PRIORITY, priority.cast_unsigned())?;
+                    }
+                    Some(class(priority))
+                }
+                (None, Some(_)) if remote.ip().to_canonical().is_ipv4() => Some(0),
+                (None, _) => None,
             },
             ..Envelope::default()
         })
     }
 
-    /// Returns whether a datagram may have a mark: __sock_cmsg_send() makes the check of
+    /// Checks whether a datagram may have a mark or priority: __sock_cmsg_send() makes the check of
     /// setsockopt(), so that a kernel socket can answer.
     #[cold]
-    fn may_mark(&self, mark: u32) -> Result<bool, Errno> {
-        let (level, name) = (libc::SOL_SOCKET, libc::SO_MARK);
+    fn may_set(&self, name: i32, value: u32) -> Result<(), Errno> {
+        let level = libc::SOL_SOCKET;
         let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
         let make = || rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None);
         let judge = self.numbers.with_spare(make)?;
         let is_set = self
             .kernel
-            .setsockopt(judge.as_raw_fd(), level, name, &mark.to_ne_bytes());
+            .setsockopt(judge.as_raw_fd(), level, name, &value.to_ne_bytes());
         drop(judge);
         self.numbers.keep_spare();
-        is_set.map(|()| true)
+        is_set
     }
 
     pub(super) fn send_by_kernel(

@@ -113,6 +113,9 @@ fn address(
     if let Some(mark) = datagram.mark {
         choice.mark = mark;
     }
+    if let Some(class) = datagram.class {
+        choice.class = class;
+    }
     let mut to = Address {
         packet: OutPacket {
             src: find_source(socket, datagram, (dst, choice), cx)?,

@@ -19,6 +19,8 @@ pub(crate) struct Sending {
     pub(crate) ttl: Option<u8>,
     /// The mark by which rules choose its table; `None`: the socket's.
     pub(crate) mark: Option<u32>,
+    /// The priority (SO_PRIORITY); `None`: that of `tos`, or the socket's.
+    pub(crate) priority: Option<i32>,
     /// UDP_SEGMENT; 0 = one datagram, whatever the socket's option.
     pub(crate) segment: Option<u16>,
     /// Requested timestamps (SO_TIMESTAMPING's bits); `None`: those of the socket's option.
@@ -106,6 +108,9 @@ fn take(
             if kind == SO_MARK {
                 sending.mark = Some(whole_int(data)?.cast_unsigned());
             }
+            if kind == SO_PRIORITY {
+                sending.priority = Some(whole_int(data)?);
+            }
             if is_stamping(kind) {
                 sending.stamps = Some(stamps_of(data)?);
             }
@@ -128,7 +133,7 @@ fn take_udp(sending: &mut Sending, kind: i32, data: &[u8]) -> Result<(), Errno> 
     }
 }
 
-/// Priorities mean nothing to the stack, and marks nothing to a stream.
+/// Priorities and marks of one message mean nothing to a stream.
 fn take_socket(kind: i32, data: &[u8]) -> Result<(), Errno> {
     match kind {
         SO_MARK | SO_PRIORITY | SO_TIMESTAMPING_OLD | SO_TIMESTAMPING_NEW if data.len() == 4 => {
@@ -158,6 +163,7 @@ fn take_v4(sending: &mut Sending, kind: i32, data: &[u8]) -> Result<(), Errno> {
                 data => whole_int(data)?,
             };
             sending.tos = Some(in_range(tos, 0)?);
+            sending.priority = None;
         }
         _ => return Err(Errno::EINVAL),
     }
@@ -225,6 +231,7 @@ mod tests {
             message(libc::SOL_UDP, libc::UDP_SEGMENT, &1200u16.to_ne_bytes()),
             message(libc::IPPROTO_IP, libc::IP_TOS, &[0x2e]),
             message(libc::SOL_SOCKET, SO_MARK, &20u32.to_ne_bytes()),
+            message(libc::SOL_SOCKET, SO_PRIORITY, &6i32.to_ne_bytes()),
             message(
                 libc::IPPROTO_IP,
                 libc::IP_PKTINFO,
@@ -239,6 +246,7 @@ mod tests {
             tos: Some(0x2e),
             ttl: Some(7),
             mark: Some(20),
+            priority: Some(6),
             segment: Some(1200),
         };
         assert_eq!(parse(&control, Family::V4), Ok(expected));

@@ -25,3 +25,4 @@ pub(crate) use multicast::{Membership, all_changes};
 pub(crate) use record::Options;
 pub(crate) use repeating::{push_chooser, push_options, replay};
 pub use way::SO_SETFIB;
+pub(crate) use way::class;

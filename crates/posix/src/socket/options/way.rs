@@ -42,14 +42,19 @@ fn leaving_option(recorded: i32, value: i32) -> Option<SocketOption> {
     Some(SocketOption::Multicast(option))
 }
 
+/// Returns the class of a priority plus one.
+pub(crate) fn class(priority: i32) -> u8 {
+    match u8::try_from(priority) {
+        Ok(class) if class < NO_CLASS => class + 1,
+        _ => NO_CLASS + 1,
+    }
+}
+
 /// Returns the stack's counterpart of one of these options with its value; `None` if it is none of
 /// them.
 pub(crate) fn for_stack(name: i32, value: Option<i32>) -> Option<SocketOption> {
     Some(match name {
-        libc::SO_PRIORITY => SocketOption::Priority(match u8::try_from(value?) {
-            Ok(class) if class < NO_CLASS => class + 1,
-            _ => NO_CLASS + 1,
-        }),
+        libc::SO_PRIORITY => SocketOption::Priority(class(value?)),
         libc::SO_MARK => SocketOption::Mark(value?.cast_unsigned()),
         SO_SETFIB => SocketOption::Table(match value? {
             0 => MAIN_TABLE,
