@@ -169,6 +169,9 @@ options! {
     44 FastOpenNoCookie(bool) => fast_open_no_cookie: bool, int TCP 34;
     /// Keys of a listener's Fast Open cookies (TCP_FASTOPEN_KEY).
     45 FastOpenKeys(FastOpenKeys) => fast_open_keys: Option<FastOpenKeys>;
+    /// The first timeouts of a connection with few segments in flight are equally long
+    /// (TCP_THIN_LINEAR_TIMEOUTS).
+    46 Linear(bool) => is_linear: bool, int TCP 16;
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ static int is_left_out(int which, int level, int name) {
         {SOL_SOCKET, 65},
         {SOL_SOCKET, 47 /* SO_MAX_PACING_RATE */},
         {SOL_SOCKET, 72 /* SO_BUF_LOCK */},
-        {IPPROTO_TCP, 16 /* TCP_THIN_LINEAR_TIMEOUTS */},
         {SOL_SOCKET, 50 /* SO_ATTACH_BPF */},
         {SOL_SOCKET, 51 /* …_REUSEPORT_CBPF */},
         {SOL_SOCKET, 52 /* …_EBPF */},

@@ -1,5 +1,6 @@
 //! Bounds that the program sets for one connection: of its timers (TCP_RTO_MIN_US, TCP_RTO_MAX_MS,
-//! TCP_DELACK_MAX_US), and of the hop limit of its peer's packets (IP_MINTTL, IPV6_MINHOPCOUNT).
+//! TCP_DELACK_MAX_US, TCP_THIN_LINEAR_TIMEOUTS), and of the hop limit of its peer's packets
+//! (IP_MINTTL, IPV6_MINHOPCOUNT).
 //!
 //! RFC 5082 3: packets of a neighbour arrive with the hop limit 255, those from farther away with
 //! less.
@@ -21,6 +22,8 @@ pub struct Bounds {
     pub rto_max_ms: u32,
     pub ack_delay_max_us: u32,
     pub hops_min: u8,
+    /// The first timeouts of a connection with few segments in flight are equally long.
+    pub is_linear: bool,
 }
 
 impl Bounds {
@@ -34,6 +37,7 @@ impl Bounds {
             } else {
                 options.hops_min_v6
             },
+            is_linear: options.is_linear,
         }
     }
 
@@ -75,7 +79,7 @@ mod tests {
             rto_min_us: 40_000,
             rto_max_ms: 2_000,
             ack_delay_max_us: 10_000_000,
-            hops_min: 0,
+            ..none
         };
         assert_eq!(set.rto_min_ns(&tcp), 40_000_000);
         assert_eq!(set.rto_max_ns(&tcp), 2_000_000_000);

@@ -30,7 +30,7 @@ pub fn of(conn: &Connection, now: Instant, tcp: &TcpConfig) -> TcpInfo {
         ca_state: ca_state(conn),
         retransmits: conn.backoff.count() * u8::from(!is_persisting),
         probes: conn.keep_sent,
-        backoff: conn.backoff.count(),
+        backoff: conn.backoff.doublings(),
         has_timestamps: conn.opts.has_timestamps,
         has_sack: conn.opts.has_sack,
         has_window_scale: conn.opts.has_scaling,

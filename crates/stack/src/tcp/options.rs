@@ -146,10 +146,7 @@ pub fn change(
         SocketOption::MaxPacingRate(most) => conn.limit_rate(most, cx.config.tcp.pacing),
         SocketOption::MaxSeg(Some(mss)) => lower_mss(conn, mss),
         SocketOption::SynCount(tries) => conn.opts.fixed.set_syn_retries(tries.unwrap_or(0)),
-        SocketOption::WindowClamp(bytes) => {
-            let most = cx.config.tcp.rcvbuf_max;
-            fix_rcvbuf(conn, bytes.unwrap_or(0).clamp(WINDOW_CLAMP_MIN, most));
-        }
+        SocketOption::WindowClamp(bytes) => clamp_window(conn, bytes, cx),
         SocketOption::Linger2(time) => conn.opts.linger2_ms = time.map_or(u32::MAX, ms),
         SocketOption::Tos(tos) => set_tos(conn, tos, cx),
         SocketOption::Priority(class) => choose(conn, cx, |choice| choice.class = class),
@@ -159,6 +156,7 @@ pub fn change(
         SocketOption::RtoMin(us) => conn.change_bounds(|it| it.rto_min_us = us),
         SocketOption::RtoMax(ms) => conn.change_bounds(|it| it.rto_max_ms = ms),
         SocketOption::AckDelayMax(us) => conn.change_bounds(|it| it.ack_delay_max_us = us),
+        SocketOption::Linear(on) => conn.change_bounds(|it| it.is_linear = on),
         SocketOption::HopsMin(hops) => set_hops_min(conn, hops, true),
         SocketOption::HopsMinV6(hops) => set_hops_min(conn, hops, false),
         SocketOption::Mark(mark) => choose(conn, cx, |choice| choice.mark = mark),
@@ -191,6 +189,11 @@ pub fn change(
         | SocketOption::TakesNoChecksumV6(_) => return Err(SocketError::NotSupported),
     }
     Ok(())
+}
+
+fn clamp_window(conn: &mut Connection, bytes: Option<u32>, cx: &Cx<'_>) {
+    let most = cx.config.tcp.rcvbuf_max;
+    fix_rcvbuf(conn, bytes.unwrap_or(0).clamp(WINDOW_CLAMP_MIN, most));
 }
 
 fn lower_mss(conn: &mut Connection, mss: u16) {

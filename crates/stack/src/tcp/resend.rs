@@ -6,8 +6,10 @@
 use slipstack_wire::tcp::TcpFlags;
 
 use super::connection::Connection;
+use super::in_flight::InFlight;
 use super::output::data;
 use super::output::emit::{self, Span};
+use super::phase::Phase;
 use super::recovery;
 use super::recovery::state::AckFacts;
 use super::scoreboard::Delivered;
@@ -94,7 +96,10 @@ fn on_timeout(
     conn.figures_mut().on_timeout(now, is_first);
     let has_probe = mtu_search::on_timeout(conn);
     recovery::on_timeout(conn, has_probe);
-    conn.backoff.double();
+    match is_linear(conn) {
+        true => conn.backoff.stay(),
+        false => conn.backoff.double(),
+    }
     pmtud::on_silence(conn, now, cx);
     let mss = u64::from(conn.snd.mss);
     data::resend_once(conn, now, mss, cx, fx);
@@ -102,6 +107,21 @@ fn on_timeout(
     conn.timers
         .set_resend(Resend::Timeout, now.plus_nanos(wait));
     Verdict::Alive
+}
+
+/// TCP_THIN_LINEAR_TIMEOUTS: whether the timeout of a thin stream stays as it is
+/// (tcp_retransmit_timer()).
+#[cold]
+fn is_linear(conn: &Connection) -> bool {
+    const SEGMENTS: u32 = 4;
+    const RETRIES: u8 = 6;
+    let mss = u64::from(conn.snd.mss).max(1);
+    let outstanding = |flight: &InFlight| flight.board.counts(conn.snd.written, mss).outstanding;
+    let is_thin = |flight: &InFlight| outstanding(flight) < SEGMENTS;
+    conn.bounds().is_linear
+        && conn.phase == Phase::Established
+        && conn.backoff.count() < RETRIES
+        && conn.flight.as_deref().is_some_and(is_thin)
 }
 
 /// RFC 8985 7.3: new data if there is any, else the last segment again.

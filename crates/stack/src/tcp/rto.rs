@@ -10,6 +10,8 @@ const SHIFT_MAX: u8 = 16;
 pub struct Backoff {
     /// Consecutive timeouts without progress.
     count: u8,
+    /// Number of timeouts at the last one that left the timeout as it was.
+    linear: u8,
 }
 
 impl Backoff {
@@ -20,7 +22,13 @@ impl Backoff {
     /// New data was acknowledged.
     #[inline]
     pub fn reset(&mut self) {
-        self.count = 0;
+        *self = Backoff::default();
+    }
+
+    /// Number of times that the timeout has been doubled.
+    #[inline]
+    pub fn doublings(self) -> u8 {
+        self.count - self.linear
     }
 
     /// RFC 6298 5.5: the host MUST set RTO <- RTO * 2.
@@ -28,13 +36,20 @@ impl Backoff {
         self.count = self.count.saturating_add(1);
     }
 
+    /// Counts a timeout after which the next one is as long as without back-off.
+    pub fn stay(&mut self) {
+        self.double();
+        self.linear = self.count;
+    }
+
     /// The timeout with back-off, in nanoseconds.
     #[inline]
     pub fn apply(self, base: u64, ceiling: u64) -> u64 {
-        if self.count == 0 {
+        let doublings = self.doublings();
+        if doublings == 0 {
             return base;
         }
-        base.saturating_mul(1 << self.count.min(SHIFT_MAX))
+        base.saturating_mul(1 << doublings.min(SHIFT_MAX))
             .min(ceiling)
     }
 }

@@ -20,7 +20,6 @@ const IP_LOCAL_PORT_RANGE: i32 = 51;
 const UDP_ENCAP: i32 = 100;
 /// Missing in libc (linux/tcp.h, asm-generic/socket.h).
 const SO_BUF_LOCK: i32 = 72;
-const TCP_THIN_LINEAR_TIMEOUTS: i32 = 16;
 const TCP_TX_DELAY: i32 = 37;
 
 impl Options {
@@ -255,14 +254,11 @@ pub(crate) fn refusal(is_stream: bool, level: i32, name: i32, value: &[u8]) -> O
     }
 }
 
-/// Returns whether an option is refused unless its value switches it off. Timers of thin streams
-/// back off like others'.
+/// Returns whether an option is refused unless its value switches it off.
 fn is_refused_if_set(level: i32, name: i32) -> bool {
     matches!(
         (level, name),
-        (libc::SOL_UDP, UDP_ENCAP)
-            | (libc::IPPROTO_IP, libc::IP_OPTIONS)
-            | (libc::IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS)
+        (libc::SOL_UDP, UDP_ENCAP) | (libc::IPPROTO_IP, libc::IP_OPTIONS)
     )
 }
 
@@ -282,12 +278,9 @@ mod tests {
         let (socket, udp) = (libc::SOL_SOCKET, libc::SOL_UDP);
         assert_eq!(of(dgram, udp, UDP_ENCAP, &off), None);
         assert_eq!(of(dgram, udp, UDP_ENCAP, &on), Some(Errno::ENOPROTOOPT));
-        let thin = (stream, libc::IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS);
-        let lock = (stream, socket, SO_BUF_LOCK);
-        for (is_stream, level, name) in [thin, lock] {
-            assert_eq!(of(is_stream, level, name, &off), None);
-            assert_eq!(of(is_stream, level, name, &on), Some(Errno::ENOPROTOOPT));
-        }
+        assert_eq!(of(stream, socket, SO_BUF_LOCK, &off), None);
+        let refused = of(stream, socket, SO_BUF_LOCK, &on);
+        assert_eq!(refused, Some(Errno::ENOPROTOOPT));
         assert_eq!(of(dgram, socket, SO_BUF_LOCK, &on), None);
         let ebpf = of(dgram, socket, libc::SO_ATTACH_REUSEPORT_EBPF, &on);
         assert_eq!(ebpf, Some(Errno::EOPNOTSUPP));

@@ -84,6 +84,7 @@ pub(super) const ECN: u32 = 2048;
 pub(super) const PASSIVE: u32 = 4096;
 pub(super) const OWES_TIMEOUT: u32 = 8192;
 pub(super) const REBUILT: u32 = 16_384;
+pub(super) const LINEAR: u32 = 32_768;
 
 /// One list of fields for reading and writing.
 macro_rules! each_field {
@@ -195,6 +196,7 @@ impl Fields {
             rto_max_ms: self.rto_max_ms,
             ack_delay_max_us: self.ack_delay_max_us,
             hops_min: self.hops_min,
+            is_linear: self.flags & LINEAR != 0,
         }
     }
 
@@ -204,7 +206,9 @@ impl Fields {
             rto_max_ms,
             ack_delay_max_us,
             hops_min,
+            is_linear,
         } = bounds;
+        self.flags |= LINEAR * u32::from(is_linear);
         (self.rto_min_us, self.rto_max_ms) = (rto_min_us, rto_max_ms);
         (self.ack_delay_max_us, self.hops_min) = (ack_delay_max_us, hops_min);
     }

@@ -60,6 +60,23 @@ fn a_shorter_timeout_of_a_connection_is_kept_when_it_moves() {
 }
 
 #[test]
+fn the_first_timeouts_of_a_thin_stream_may_be_equally_long() {
+    for (segments, moves) in [(1, false), (1, true), (5, false)] {
+        let mut world = established();
+        set(&mut world, SocketOption::Linear(true));
+        if moves {
+            world = moved(world);
+        }
+        world.write(1_000 * segments);
+        world.take_sent();
+        let found = pauses(&mut world, 9);
+        let is_linear = found[2..6].iter().all(|ms| ms.abs_diff(found[1]) <= 1);
+        assert_eq!(is_linear, segments == 1, "{found:?}");
+        assert!(found[8] >= 2 * found[7] - 2, "{found:?}");
+    }
+}
+
+#[test]
 fn syn_acks_and_connections_inherit_the_bounds_of_the_listener() {
     let mut world = called(SocketOptions {
         rto_max_ms: 1_000,
