@@ -282,8 +282,10 @@ fn reach(settings: &Settings, welcome: &Welcome) -> String {
     let hosts = welcome.network.own().hosts.iter();
     let hosts: Vec<String> = hosts.map(ToString::to_string).collect();
     if hosts.is_empty() {
-        return format!("the program is reached at {addresses}, {place}");
+        return format!("what the program listens on is reached at {addresses}, {place}");
     }
     let hosts = hosts.join(", ");
-    format!("the program is reached at {addresses} from this machine ({hosts}), {place}")
+    format!(
+        "what the program listens on is reached at {addresses} from this machine ({hosts}), {place}"
+    )
 }
