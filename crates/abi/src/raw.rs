@@ -198,6 +198,15 @@ pub fn queue_to_thread(thread: u32, signal: c_int, value: usize) -> bool {
     unsafe { syscall6(libc::SYS_rt_tgsigqueueinfo, args) == 0 }
 }
 
+/// As [`queue_to_self`], to this process, for any of its threads. The kernel takes its own codes
+/// only from a thread that names itself.
+pub fn queue_to_process(signal: c_int, info: &[u64; 16]) -> bool {
+    let at = info.as_ptr() as usize;
+    let args = [thread_id(), signal as usize, at, 0, 0, 0];
+    // SAFETY: `info` is as large as a siginfo_t.
+    unsafe { syscall6(libc::SYS_rt_sigqueueinfo, args) == 0 }
+}
+
 /// As [`queue_to_self`], to the owner of a socket; `false`: not to all processes of a group.
 pub fn queue_to(owner: Owner, signal: c_int, info: &[u64; 16]) -> bool {
     let (id, signal, info) = (owner.id as usize, signal as usize, info.as_ptr() as usize);

@@ -1,5 +1,6 @@
 /* O_ASYNC: SIGIO and the signal of F_SETSIG, with what happened, for the owner of a socket. */
 #include "t.h"
+#include <sys/signalfd.h>
 
 /* linux/fcntl.h */
 enum { SET_SIGNAL = 10, GET_SIGNAL = 11 };
@@ -169,7 +170,13 @@ static void waited(void) {
         NOTE("%d %d %d", signal == SIGRTMIN, info.si_code == POLL_IN, info.si_fd == fd);
         SAY(read_all(fd, b, 1));
     }
-    close(fd);
+    struct signalfd_siginfo read_info = {0};
+    int from = OPEN(signalfd(-1, &set, 0));
+    write(fd, "x", 1);
+    SAY(read(from, &read_info, sizeof read_info));
+    NOTE("%d %d, band %d", read_info.ssi_code == POLL_IN, read_info.ssi_fd == fd,
+         read_info.ssi_band);
+    close(from), close(fd);
     sigprocmask(SIG_UNBLOCK, &set, 0);
 }
 

@@ -1,11 +1,11 @@
 //! Signals that report events of a socket (F_SETSIG).
 //!
-//! Only the kernel may send signals with its own codes. Ours have SI_SIGIO with the kernel's band
-//! and number; before the program sees one, in a handler or by `sigwaitinfo`, the code is replaced
-//! by the kernel's.
+//! A process may send signals with the kernel's codes to itself only. Those for another process or
+//! for one thread have SI_SIGIO with the kernel's band and number; before a program with the
+//! library sees one, in a handler or by `sigwaitinfo`, the code is replaced by the kernel's.
 
 use libc::c_int;
-use slipstack_posix::Owner;
+use slipstack_posix::{Owner, OwnerKind};
 
 use crate::raw;
 
@@ -18,12 +18,17 @@ const BANDS: [u64; 6] = [0x41, 0x304, 0x442, 0x8, 0x82, 0x18];
 pub fn send_io(owner: Owner, signal: c_int, fd: c_int, code: c_int) {
     let band = usize::try_from(code - 1).ok().and_then(|at| BANDS.get(at));
     if let (1.., 1.., Some(&band)) = (owner.id, signal, band) {
+        let is_own = owner.kind == OwnerKind::Process && owner.id == std::process::id() as c_int;
         let mut info = [0u64; 16];
         info[0] = signal as u64;
-        info[1] = u64::from(SI_SIGIO.cast_unsigned());
+        info[1] = u64::from(if is_own { code } else { SI_SIGIO }.cast_unsigned());
         info[2] = band;
         info[3] = fd as u64;
-        if raw::queue_to(owner, signal, &info) {
+        let is_sent = match is_own {
+            true => raw::queue_to_process(signal, &info),
+            false => raw::queue_to(owner, signal, &info),
+        };
+        if is_sent {
             return;
         }
     }
