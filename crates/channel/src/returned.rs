@@ -21,13 +21,13 @@ const RING_BYTES: usize = 32 << 10;
 /// Bytes of a datagram that an error quotes at most.
 const PAYLOAD_MAX: usize = 2048;
 
-/// An ICMP error about a sent datagram.
+/// An ICMP error about a sent datagram, or our own about one that its path does not take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Returned {
     pub reason: Reason,
     /// Destination of the datagram.
     pub to: SocketAddr,
-    /// Address of the host that sent the error.
+    /// Address of the host that sent the error; unspecified for our own.
     pub offender: IpAddr,
     /// Type and code of the ICMP message, of the version that the addresses have.
     pub kind: u8,
@@ -45,6 +45,11 @@ pub struct Returned {
 }
 
 impl Returned {
+    /// Returns whether the error is our own (SO_EE_ORIGIN_LOCAL).
+    pub fn is_local(&self) -> bool {
+        self.offender.is_unspecified()
+    }
+
     pub(crate) fn record_len(&self) -> usize {
         HEADER + self.len.next_multiple_of(8)
     }

@@ -74,7 +74,8 @@ impl PathError {
 /// The message that reported a [`PathError`], or its equivalent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpDetails<'a> {
-    /// Sender of the error; our own address for a neighbour that does not answer.
+    /// Sender of the error; our own address for a neighbour that does not answer, unspecified if
+    /// the path does not take a datagram and nobody was asked.
     pub offender: IpAddr,
     /// To which address of ours, with which type of service and time to live.
     pub local: IpAddr,

@@ -68,6 +68,18 @@ static void too_long(int family, int is_connected) {
     say_queue("asked for", fd);
     say_queue("and no more", fd);
     SAY(poll(&p, 1, 0));
+    /* Cut into parts that are too large, and gathered from pieces. */
+    int size = 2000;
+    SAY(setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &size, sizeof size));
+    SAY(is_connected ? send(fd, large, sizeof large, 0)
+                     : sendto(fd, large, sizeof large, 0, addr, len));
+    say_queue("parts", fd);
+    size = 0;
+    SAY(setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &size, sizeof size));
+    for (int piece = 0; piece < 2; piece++)
+        SAY(is_connected ? send(fd, large, 1000, MSG_MORE)
+                         : sendto(fd, large, 1000, MSG_MORE, addr, len));
+    say_queue("pieces", fd);
     close(fd);
 }
 

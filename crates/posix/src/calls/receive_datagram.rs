@@ -144,7 +144,12 @@ impl Process {
             });
         };
         let mut writer = Writer::new(control);
-        writer.put_returned(dgram.requested(), &it, self.setting(socket));
+        if it.is_local() {
+            let (to, mtu) = (it.to, it.info);
+            writer.put_queued(&QueuedMessage::TooLong { to, mtu }, socket.family);
+        } else {
+            writer.put_returned(dgram.requested(), &it, self.setting(socket));
+        }
         let (control_len, is_control_cut) = writer.finish();
         let flag = |is_on: bool, flag: i32| if is_on { flag } else { 0 };
         Ok(Received {

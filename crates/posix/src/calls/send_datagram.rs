@@ -37,10 +37,10 @@ const FREE_PRIORITIES: std::ops::RangeInclusive<i32> = 0..=6;
 
 /// Destination of a datagram.
 #[derive(Clone, Copy)]
-struct Destination {
-    addr: SocketAddr,
+pub(super) struct Destination {
+    pub(super) addr: SocketAddr,
     /// The call names it; otherwise it is the peer that the socket is connected to.
-    is_named: bool,
+    pub(super) is_named: bool,
 }
 
 impl Destination {
@@ -117,7 +117,10 @@ impl Process {
         destination.check(&self.network, socket, is_direct)?;
         let envelope = self
             .envelope(dgram, destination, &sending, bufs, is_more)
-            .inspect_err(|error| tell_too_long(&self.network, socket, *error, destination, bufs))?;
+            .inspect_err(|error| {
+                let what = (destination, segment_of(&sending, dgram), total(bufs));
+                tell_too_long(&self.network, socket, *error, what);
+            })?;
         if is_more {
             let begun = Begun {
                 bytes: Vec::new(),
@@ -144,8 +147,7 @@ impl Process {
     ) -> Result<Envelope, Errno> {
         let remote = destination.addr;
         self.network.may_broadcast(dgram, remote)?;
-        let len: usize = bufs.iter().map(|buf| buf.len()).sum();
-        let segment = sending.segment.unwrap_or_else(|| dgram.segment());
+        let (len, segment) = (total(bufs), segment_of(sending, dgram));
         if is_more && segment != 0 {
             // The total is checked when it leaves.
             if len > payload_longest(remote) {
@@ -328,6 +330,15 @@ fn destination(to: Option<&[u8]>, family: Family) -> Result<Option<SocketAddr>, 
     }
 }
 
+fn total(bufs: &[IoSlice<'_>]) -> usize {
+    bufs.iter().map(|buf| buf.len()).sum()
+}
+
+/// Returns the length of the datagrams that one is to be cut into; 0 = it is one.
+fn segment_of(sending: &Sending, dgram: &Dgram) -> u16 {
+    sending.segment.unwrap_or_else(|| dgram.segment())
+}
+
 pub(super) fn system_time() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -353,14 +364,14 @@ fn check_segments(len: usize, segment: usize, room: usize) -> Result<(), Errno> 
     Ok(())
 }
 
-/// IP_RECVERR: ip_local_error() and ipv6_local_error().
+/// IP_RECVERR: ip_local_error() and ipv6_local_error(). udp_send_skb() refuses a datagram that is
+/// to be cut without a word.
 #[cold]
-fn tell_too_long(
+pub(super) fn tell_too_long(
     network: &Network,
     socket: &Description,
     error: Errno,
-    destination: Destination,
-    bufs: &[IoSlice<'_>],
+    (destination, segment, len): (Destination, u16, usize),
 ) {
     let remote = destination.addr;
     let is_v4 = remote.ip().to_canonical().is_ipv4();
@@ -368,9 +379,9 @@ fn tell_too_long(
         true => (libc::IPPROTO_IP, libc::IP_RECVERR),
         false => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
     };
-    let len: usize = bufs.iter().map(|buf| buf.len()).sum();
     let is_wanted = socket.cold.lock().options.is_on(level, name);
-    if error != Errno::EMSGSIZE || !is_wanted || len > payload_longest(remote) {
+    let is_told = is_wanted && segment == 0;
+    if error != Errno::EMSGSIZE || !is_told || len > payload_longest(remote) {
         return;
     }
     // Over IPv4 the reported port is that of the connection.

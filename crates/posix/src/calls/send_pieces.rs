@@ -6,7 +6,7 @@ use std::sync::Arc;
 use slipstack_channel::Envelope;
 
 use crate::addr::{Family, Given, parse_destination};
-use crate::calls::send_datagram::check_length;
+use crate::calls::send_datagram::{Destination, check_length, tell_too_long};
 use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::Process;
@@ -72,6 +72,13 @@ impl Process {
         let fits = check_whole(&self.network, dgram, &begun, before + len, is_more);
         if let Err(error) = fits {
             dgram.gathering.put(&mut place, None);
+            let destination = Destination {
+                addr: begun.remote,
+                is_named: begun.envelope.peer.is_some(),
+            };
+            let segment = begun.envelope.segment.map_or(0, |size| size.get());
+            let what = (destination, segment, before + len);
+            tell_too_long(&self.network, socket, error, what);
             return Err(error.into());
         }
         begun.append(bufs);

@@ -1,6 +1,6 @@
 //! Sending of datagrams.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::num::NonZeroU16;
 
 use slipstack_wire::{protocol, udp};
@@ -11,6 +11,7 @@ use crate::effects::{DatagramOut, Effects, Payload};
 use crate::error::{Reason, SocketError};
 use crate::fib::{Choice, Query};
 use crate::ids::UdpId;
+use crate::ip::IcmpDetails;
 use crate::network_layer::{Cx, OutPacket, OutSegment, Output};
 use crate::time::Instant;
 
@@ -49,6 +50,12 @@ impl Udp {
         };
         if is_by_itself {
             socket.hop.1 = None;
+        }
+        if sent == Err(SocketError::MessageTooLong) && piece.segment.is_none() {
+            let is_named = datagram.dst.is_some();
+            if let Some((dst, details)) = too_long(now, socket, &to, is_named, cx) {
+                fx.returned(id, dst, Reason::MessageTooLong, &details);
+            }
         }
         sent
     }
@@ -176,6 +183,41 @@ fn is_station(ip: IpAddr) -> bool {
         IpAddr::V4(v4) => !v4.is_unspecified() && !v4.is_multicast() && !v4.is_broadcast(),
         IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_multicast(),
     }
+}
+
+/// Returns the destination and the details of an error of our own about a datagram that its path
+/// does not take: ip_local_error() and ipv6_local_error(). `None`: the program does not want them
+/// (IP_RECVERR). Over IPv4 the reported port is that of the connection.
+#[cold]
+fn too_long(
+    now: Instant,
+    socket: &Socket,
+    to: &Address,
+    is_named: bool,
+    cx: &Cx<'_>,
+) -> Option<(SocketAddr, IcmpDetails<'static>)> {
+    let dst = to.packet.dst;
+    let options = &socket.options.socket;
+    let (is_wanted, nobody) = match dst {
+        IpAddr::V4(_) => (options.returns_v4, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        IpAddr::V6(_) => (options.returns_v6, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+    };
+    let port = match dst {
+        IpAddr::V4(_) if is_named => socket.remote.map_or(0, |remote| remote.port()),
+        _ => to.port,
+    };
+    let path = cx.net.find_path_by(now, &to.packet.query())?;
+    let details = IcmpDetails {
+        offender: nobody,
+        local: to.packet.src,
+        tos: 0,
+        ttl: 0,
+        kind: 0,
+        code: 0,
+        info: path.mtu.into(),
+        payload: &[],
+    };
+    is_wanted.then_some((SocketAddr::new(dst, port), details))
 }
 
 /// Cut by the device if it does that, else here.

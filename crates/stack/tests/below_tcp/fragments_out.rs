@@ -3,12 +3,12 @@
 //! RFC 791 3.2, RFC 1191 3, RFC 6864 4.1, RFC 8200 4.5 and 5, RFC 8201 4.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::support::*;
 use slipstack_stack::{
-    Counter, DatagramOut, Event, MtuDiscovery, Reason, RxMeta, SocketError, SocketOptions, UdpId,
-    UdpOptions,
+    Counter, DatagramOut, Event, MtuDiscovery, Reason, RxMeta, SocketError, SocketOption,
+    SocketOptions, UdpId, UdpOptions,
 };
 use slipstack_wire::ethernet::{EtherType, EthernetHeader};
 use slipstack_wire::icmpv4::{IcmpKind, IcmpMessage};
@@ -244,6 +244,40 @@ fn mtu_discovery_modes_refuse_or_use_the_link_mtu_alone() {
             want,
             "{discovery:?}"
         );
+    }
+}
+
+#[test]
+fn a_socket_that_asks_for_errors_is_told_the_mtu_that_a_datagram_exceeds() {
+    for is_v6 in [false, true] {
+        let mut table = table();
+        let udp = bind(&mut table, MtuDiscovery::Do);
+        let largest = bytes(if is_v6 { 1452 } else { 1472 });
+        send(&mut table, udp, is_v6, &largest).unwrap();
+        let frames = table.take_frames();
+        too_big(&mut table, &frames[0], 1400);
+        let refused = Err(SocketError::MessageTooLong);
+        assert_eq!(send(&mut table, udp, is_v6, &largest), refused);
+        assert_eq!(table.fx.returned, []);
+        for option in [
+            SocketOption::ReturnsV4(!is_v6),
+            SocketOption::ReturnsV6(is_v6),
+        ] {
+            table.stack.udp_set_option(udp, option).unwrap();
+        }
+        assert_eq!(send(&mut table, udp, is_v6, &largest), refused);
+        let mut to = peer_at(is_v6);
+        let nobody: IpAddr = match is_v6 {
+            true => Ipv6Addr::UNSPECIFIED.into(),
+            false => Ipv4Addr::UNSPECIFIED.into(),
+        };
+        if !is_v6 {
+            // That of the connection, as ip_local_error() has it.
+            to.set_port(0);
+        }
+        let told = (to, Reason::MessageTooLong, nobody, [0, 0], Vec::new());
+        assert_eq!(table.fx.returned, [told]);
+        assert_eq!(table.fx.returned_info, [1400]);
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Recorder {
     pub events: Vec<Event>,
     pub groups: Vec<(LinkedGroup, GroupFilter)>,
     pub returned: Vec<Returned>,
+    /// MTU, or position of the error, in each of them.
+    pub returned_info: Vec<u32>,
 }
 
 impl Effects for Recorder {
@@ -72,6 +74,7 @@ impl Effects for Recorder {
 
     fn returned(&mut self, _: UdpId, to: SocketAddr, reason: Reason, told: &IcmpDetails<'_>) {
         let (which, payload) = ([told.kind, told.code], told.payload.to_vec());
+        self.returned_info.push(told.info);
         self.returned
             .push((to, reason, told.offender, which, payload));
     }

@@ -50,17 +50,18 @@ impl Dgram {
         self.next_error.load(Ordering::Acquire) != 0
     }
 
-    /// Takes the first error of the queue. The next one becomes the socket's error, as in
-    /// sock_dequeue_err_skb().
+    /// Takes the first error of the queue. The next one becomes the socket's error if the network
+    /// has sent it, as in sock_dequeue_err_skb().
     pub(crate) fn take_returned(&self, bufs: &mut [IoSliceMut<'_>]) -> Option<(Returned, usize)> {
         let (attachment, sock) = self.part()?;
         let taken = attachment.program.take_returned(sock, bufs)?;
-        attachment.program.take_error(sock);
-        let next = attachment
-            .program
-            .next_returned(sock)
-            .map_or(0, |next| Errno::from(next.reason).0);
-        self.next_error.store(next, Ordering::Release);
+        let next = attachment.program.next_returned(sock);
+        let next = next.filter(|next| !next.is_local());
+        if next.is_some() || !taken.0.is_local() {
+            attachment.program.take_error(sock);
+            let next = next.map_or(0, |next| Errno::from(next.reason).0);
+            self.next_error.store(next, Ordering::Release);
+        }
         Some(taken)
     }
 
