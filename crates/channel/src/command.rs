@@ -88,6 +88,11 @@ pub enum Command {
     Info {
         sock: SockId,
     },
+    /// Takes the headers of the SYN that opened a connection. Reply: [`crate::Reply::Syn`], or
+    /// [`crate::Reply::Done`] if there are none.
+    TakeSyn {
+        sock: SockId,
+    },
     /// Asks whether connections, or the TIME-WAIT of some, have this local port. Reply:
     /// [`crate::Reply::Done`] if none has, else the refusal `AddrInUse`.
     FindPort {
@@ -149,6 +154,7 @@ const OFFER: u8 = 17;
 const CLAIM: u8 = 18;
 const EXTENT: u8 = 19;
 const FIND_PORT: u8 = 20;
+const TAKE_SYN: u8 = 21;
 
 type Payload = [u64; PAYLOAD_WORDS];
 
@@ -261,6 +267,7 @@ impl Command {
                 (SET_OPTION, number, Some(sock), args)
             }
             Command::Info { sock } => (INFO, 0, Some(sock), ZERO),
+            Command::TakeSyn { sock } => (TAKE_SYN, 0, Some(sock), ZERO),
             Command::FindPort { local, v6_only } => {
                 let [a, b, c] = with_addr(local);
                 (FIND_PORT, u8::from(v6_only), None, [a, b, c, 0, 0])
@@ -340,6 +347,7 @@ impl Command {
                 option: SocketOption::decode(flags, args)?,
             },
             INFO => Command::Info { sock },
+            TAKE_SYN => Command::TakeSyn { sock },
             FIND_PORT => find_port_of(flags, payload),
             UDP_CONNECT => {
                 let remote = (flags & 1 == 1).then(|| addr_of(payload));

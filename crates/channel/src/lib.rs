@@ -74,8 +74,8 @@ pub use returned::{Returned, ReturnedRing};
 pub use send_side::{SendSide, Sent};
 pub use slipstack_terms::{
     CHOOSER_MAX, ChooserPart, CloseMode, Congestion, FastOpenKeys, GroupChange, KeepAlive,
-    LogLevel, MtuDiscovery, MulticastOption, PortRange, Reason, SocketError, SocketOption,
-    SocketOptions, SocketState, Spin, TcpInfo, Transport, run_classic,
+    LogLevel, MtuDiscovery, MulticastOption, PortRange, Reason, SavedSyn, SocketError,
+    SocketOption, SocketOptions, SocketState, Spin, TcpInfo, Transport, run_classic,
 };
 pub use state::State;
 pub use urgent::{Urgent, UrgentWord};

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 use std::net::SocketAddr;
 
 use slipstack_mem::Line;
-use slipstack_terms::{SocketError, TcpInfo};
+use slipstack_terms::{SavedSyn, SocketError, TcpInfo};
 
 use crate::addr::AddrWords;
 use crate::command::Ticket;
@@ -12,6 +12,7 @@ use crate::layout::REPLY_LINES;
 
 /// With sequence and kind, the figures are the longest answer.
 const _: () = assert!(2 + TcpInfo::WORDS <= REPLY_LINES * 8);
+const _: () = assert!(SavedSyn::WORDS <= TcpInfo::WORDS);
 
 /// The answer to a request that was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +23,14 @@ pub enum Reply {
         local: SocketAddr,
     },
     Info(TcpInfo),
+    Syn(SavedSyn),
 }
 
 const REFUSED: u64 = 1;
 const DONE: u64 = 2;
 const BOUND: u64 = 3;
 const INFO: u64 = 4;
+const SYN: u64 = 5;
 
 /// Engine: writes the answer into its slot.
 pub(crate) fn write(slot: &[Line], ticket: Ticket, result: Result<Reply, SocketError>) {
@@ -48,15 +51,24 @@ pub(crate) fn write(slot: &[Line], ticket: Ticket, result: Result<Reply, SocketE
         }
         Ok(Reply::Info(info)) => {
             put(1, INFO);
-            let room = head.words[2..]
-                .iter()
-                .chain(rest.iter().flat_map(|line| line.words.iter()));
-            for (word, value) in room.zip(info.to_words()) {
-                word.store(value, Ordering::Relaxed);
-            }
+            put_all((head, rest), &info.to_words());
+        }
+        Ok(Reply::Syn(syn)) => {
+            put(1, SYN);
+            put_all((head, rest), &syn.to_words());
         }
     }
     head.words[0].store(u64::from(ticket.sequence), Ordering::Release);
+}
+
+/// Writes the words of an answer that has many.
+fn put_all((head, rest): (&Line, &[Line]), values: &[u64]) {
+    let room = head.words[2..]
+        .iter()
+        .chain(rest.iter().flat_map(|line| line.words.iter()));
+    for (word, value) in room.zip(values) {
+        word.store(*value, Ordering::Relaxed);
+    }
 }
 
 /// Program: the answer, once it is there.
@@ -66,6 +78,10 @@ pub(crate) fn read(slot: &[Line], ticket: Ticket) -> Option<Result<Reply, Socket
         return None;
     }
     let word = |index: usize| head.words[index].load(Ordering::Relaxed);
+    let words = head.words[2..]
+        .iter()
+        .chain(rest.iter().flat_map(|line| line.words.iter()));
+    let words = words.map(|word| word.load(Ordering::Relaxed));
     Some(match word(1) {
         DONE => Ok(Reply::Done),
         BOUND => {
@@ -75,13 +91,11 @@ pub(crate) fn read(slot: &[Line], ticket: Ticket) -> Option<Result<Reply, Socket
                 local: AddrWords { ip, port }.decode(),
             })
         }
-        INFO => {
-            let words = head.words[2..]
-                .iter()
-                .chain(rest.iter().flat_map(|line| line.words.iter()));
-            let words = words.map(|word| word.load(Ordering::Relaxed));
-            Ok(Reply::Info(TcpInfo::from_words(words)))
-        }
+        INFO => Ok(Reply::Info(TcpInfo::from_words(words))),
+        SYN => match SavedSyn::from_words(words) {
+            Some(syn) => Ok(Reply::Syn(syn)),
+            None => Err(SocketError::InvalidState),
+        },
         _ => Err(SocketError::from_code(word(2) as u8).unwrap_or(SocketError::InvalidState)),
     })
 }

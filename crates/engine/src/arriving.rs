@@ -245,6 +245,7 @@ impl Engine {
             options.congestion.map(SocketOption::Congestion),
             options.rcvbuf.map(SocketOption::RcvBuf),
             options.sndbuf.map(SocketOption::SndBuf),
+            options.buf_lock.map(SocketOption::BufLock),
         ];
         for option in changes.into_iter().flatten() {
             let mut fx = Fx::new(&mut self.env, &mut *self.device);

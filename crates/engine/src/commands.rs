@@ -146,6 +146,7 @@ impl Engine {
             Command::UdpConnect { sock, remote } => self.connect_datagram(of(sock), remote),
             Command::SetOption { sock, option } => self.on_set_option(now, of(sock), option),
             Command::Info { sock } => self.on_info(now, of(sock)),
+            Command::TakeSyn { sock } => self.on_take_syn(of(sock)),
             Command::FindPort { local, v6_only } => match self.has_port(local, v6_only) {
                 true => Err(SocketError::AddrInUse),
                 false => Ok(Reply::Done),

@@ -67,6 +67,15 @@ impl Engine {
         Ok(Reply::Done)
     }
 
+    pub(crate) fn on_take_syn(&mut self, owner: Owner) -> Answer {
+        let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
+        let taken = match socket.role {
+            Role::Stream(conn) => self.stack.tcp_take_saved_syn(conn),
+            Role::None | Role::Listener(_) | Role::Datagram(_) => None,
+        };
+        Ok(taken.map_or(Reply::Done, Reply::Syn))
+    }
+
     pub(crate) fn on_info(&mut self, now: Instant, owner: Owner) -> Answer {
         let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
         match socket.role {

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use slipstack_wire::icmpv6::{self, Icmpv6Kind};
-use slipstack_wire::ipv6::Ipv6Packet;
+use slipstack_wire::ipv6::{self, Ipv6Packet};
 use slipstack_wire::ipv6_extensions::{self as extensions, Refused, Upper, Walked, problem};
 use slipstack_wire::{checksum, protocol};
 
@@ -106,7 +106,13 @@ impl Stack {
         }
         self.counters.bump(Counter::RxIpv6);
         match upper.protocol {
-            protocol::TCP => self.on_tcp_v6(now, ip, upper.payload, meta, fx),
+            protocol::TCP => {
+                self.on_tcp_v6(now, ip, upper.payload, meta, fx);
+                if self.tcp.saves_syns() {
+                    let headers = headers_before(bytes, upper.payload.len());
+                    self.tcp.save_syn(ip, headers, upper.payload);
+                }
+            }
             protocol::UDP => {
                 let mut cx = cx!(self);
                 let outcome = self.udp.on_datagram(ip, upper.payload, meta, &mut cx, fx);
@@ -161,4 +167,13 @@ impl Stack {
         self.tcp
             .on_segment(now, ip, segment, meta, &mut cx!(self), fx);
     }
+}
+
+/// Returns the headers in front of the last `payload_len` bytes of a packet.
+#[cold]
+fn headers_before(packet: &[u8], payload_len: usize) -> &[u8] {
+    let whole = Ipv6Packet::parse(packet).map_or(0, |it| ipv6::HEADER_LEN + it.payload.len());
+    packet
+        .get(..whole.saturating_sub(payload_len))
+        .unwrap_or_default()
 }

@@ -10,7 +10,7 @@ use crate::error::SocketError;
 use crate::ids::{ConnId, ListenerId};
 use crate::options::{CloseMode, ListenOptions, PortHold, PortRange, SocketOption, SocketOptions};
 use crate::stack::{Stack, cx};
-use slipstack_terms::TcpInfo;
+use slipstack_terms::{SavedSyn, TcpInfo};
 
 use crate::bound::Bound;
 use crate::effects::ConnectionOrigin;
@@ -157,6 +157,11 @@ impl Stack {
 
     pub fn tcp_info(&self, now: Instant, conn: ConnId) -> Option<TcpInfo> {
         self.tcp.info(conn, now, &self.config.tcp)
+    }
+
+    /// Takes the headers of the SYN that opened a connection (TCP_SAVED_SYN).
+    pub fn tcp_take_saved_syn(&mut self, conn: ConnId) -> Option<SavedSyn> {
+        self.tcp.take_saved_syn(conn)
     }
 
     /// Looks whether everything holds that must hold between two calls; costs a walk over all

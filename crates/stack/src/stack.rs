@@ -122,7 +122,13 @@ impl Stack {
         }
         self.counters.bump(Counter::RxIpv4);
         match packet.header.protocol {
-            protocol::TCP => self.on_tcp(now, &ip, &packet, meta, fx),
+            protocol::TCP => {
+                self.on_tcp(now, &ip, &packet, meta, fx);
+                if self.tcp.saves_syns() {
+                    let header_len = ipv4_header::HEADER_LEN + packet.options.len();
+                    self.tcp.save_syn(&ip, &bytes[..header_len], packet.payload);
+                }
+            }
             protocol::UDP => {
                 let mut cx = cx!(self);
                 let outcome = self.udp.on_datagram(&ip, packet.payload, meta, &mut cx, fx);

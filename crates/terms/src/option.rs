@@ -10,6 +10,7 @@ use crate::{
 
 /// Levels of `setsockopt`.
 const IP: i32 = 0;
+const SOCKET: i32 = 1;
 const TCP: i32 = 6;
 const UDP: i32 = 17;
 const IPV6: i32 = 41;
@@ -70,9 +71,13 @@ macro_rules! options {
                         $(self.$field = value.into();)?
                     })*
                 }
-                // Linux: sk_priority is that of the option that was set last.
-                if let SocketOption::Tos(_) = option {
-                    self.priority = 0;
+                // Linux: sk_priority is that of the option that was set last, sk_userlocks what all
+                // of them say.
+                match option {
+                    SocketOption::Tos(_) => self.priority = 0,
+                    SocketOption::SndBuf(_) => self.buf_lock = self.buf_lock.map(|it| it | 1),
+                    SocketOption::RcvBuf(_) => self.buf_lock = self.buf_lock.map(|it| it | 2),
+                    _ => {}
                 }
             }
         }
@@ -172,6 +177,11 @@ options! {
     /// The first timeouts of a connection with few segments in flight are equally long
     /// (TCP_THIN_LINEAR_TIMEOUTS).
     46 Linear(bool) => is_linear: bool, int TCP 16;
+    /// The headers of the SYNs of a listener's connections are kept (TCP_SAVE_SYN).
+    47 SaveSyn(bool) => saves_syn: bool, int TCP 27;
+    /// Buffers that do not tune themselves: 1 = sending, 2 = receiving (SO_BUF_LOCK); a size that
+    /// is set later adds its buffer.
+    48 BufLock(u32) => buf_lock: Option<u32>, int SOCKET 72;
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 /* Every option of Linux's: what it is, what may be set, and what it is then. Where a socket has the
  * kernel's answer by nature (cookies, clocks, sizes that tune themselves) it is left out, and so is
  * what the stack refuses as a kernel without it would;
- * crates/posix/src/socket/options/refusals.rs has those, with tests of their own. */
+ * crates/posix/src/socket/options/meaning.rs has those, with tests of their own. */
 #include "t.h"
 
 static int is_left_out(int which, int level, int name) {
@@ -12,7 +12,6 @@ static int is_left_out(int which, int level, int name) {
         {SOL_SOCKET, 37 /* SO_TIMESTAMPING */},
         {SOL_SOCKET, 65},
         {SOL_SOCKET, 47 /* SO_MAX_PACING_RATE */},
-        {SOL_SOCKET, 72 /* SO_BUF_LOCK */},
         {SOL_SOCKET, 50 /* SO_ATTACH_BPF */},
         {SOL_SOCKET, 51 /* …_REUSEPORT_CBPF */},
         {SOL_SOCKET, 52 /* …_EBPF */},

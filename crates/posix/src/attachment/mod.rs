@@ -12,8 +12,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use slipstack_channel::{
-    CloseMode, Command, Driver, EngineHandle, Envelope, Placement, ProgramEnd, Reply, SockId,
-    SocketError, SocketOption, State, TcpInfo, Transport, Unsent,
+    CloseMode, Command, Driver, EngineHandle, Envelope, Placement, ProgramEnd, Reply, SavedSyn,
+    SockId, SocketError, SocketOption, State, TcpInfo, Transport, Unsent,
 };
 use slipstack_mem::{Lock, now_ns};
 
@@ -264,7 +264,15 @@ impl Attachment {
     pub(crate) fn info(&self, sock: SockId) -> Result<TcpInfo, Errno> {
         match self.ask(Command::Info { sock })? {
             Reply::Info(info) => Ok(info),
-            Reply::Done | Reply::Bound { .. } => Err(Errno::EINVAL),
+            Reply::Done | Reply::Bound { .. } | Reply::Syn(_) => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Takes the headers of the SYN that opened a connection, if the engine has saved them.
+    pub(crate) fn take_syn(&self, sock: SockId) -> Result<Option<SavedSyn>, Errno> {
+        match self.ask(Command::TakeSyn { sock })? {
+            Reply::Syn(syn) => Ok(Some(syn)),
+            Reply::Done | Reply::Bound { .. } | Reply::Info(_) => Ok(None),
         }
     }
 
@@ -357,6 +365,6 @@ impl Attachment {
 fn bound_of(reply: Reply) -> Option<SocketAddr> {
     match reply {
         Reply::Bound { local } => Some(local),
-        Reply::Done | Reply::Info(_) => None,
+        Reply::Done | Reply::Info(_) | Reply::Syn(_) => None,
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
+use slipstack_channel::SavedSyn;
 use slipstack_mem::{Descriptor, Lock};
 
 use crate::addr::Family;
@@ -80,6 +81,8 @@ pub(crate) struct Cold {
     pub(crate) owner: Owner,
     /// Groups on the stack's interface.
     pub(crate) memberships: Vec<Membership>,
+    /// TCP_SAVED_SYN, once the engine has handed it over.
+    pub(crate) saved_syn: Option<Box<SavedSyn>>,
 }
 
 /// One open file description.

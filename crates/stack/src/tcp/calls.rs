@@ -60,6 +60,7 @@ impl Tcp {
         let choice = cx.net.choices.note(Choice::of(&options.socket));
         let preset = Preset::of(&options.socket, &cx.config.tcp, choice);
         self.check_hops_for(&[preset.bounds(true), preset.bounds(false)]);
+        self.save_syns_for(&options.socket);
         let Some(id) = self.listeners.add(local, hold, options, preset) else {
             self.ports.release(&hold, port);
             return Err(SocketError::LimitReached);
@@ -84,8 +85,9 @@ impl Tcp {
         let choice = cx.net.choices.note(Choice::of(&options));
         listener.preset = Preset::of(&options, &cx.config.tcp, choice);
         let links = (listener.options.socket.link, options.link);
-        listener.options.socket = options;
         let bounds = [true, false].map(|is_v4| listener.preset.bounds(is_v4));
+        listener.options.socket = options.clone();
+        self.save_syns_for(&options);
         self.listeners.set_link(links.0, links.1);
         self.check_hops_for(&bounds);
         Ok(())

@@ -6,7 +6,7 @@
 //! | calls of sockets | `calls.rs` | 9293 3.10.1–3.10.6 |
 //! | steps of a segment's arrival | `input/` | 9293 3.10.7.4, 5961, 7323, 2018, 2883 |
 //! | what is sent next | `output/`, `attendance.rs` | 9293 3.7.4, 3.8.6, 5681, 7323 |
-//! | opening | `connect.rs`, `syn.rs`, `cookie.rs`, `cookie_open.rs`, `listen.rs` | 9293 3.5, 4987, 6528, 7323 |
+//! | opening | `connect.rs`, `syn.rs`, `saved_syns.rs`, `cookie.rs`, `cookie_open.rs`, `listen.rs` | 9293 3.5, 4987, 6528, 7323 |
 //! | opening with data | `fast_open/` | 7413 |
 //! | loss and retransmission | `scoreboard/`, `rack.rs`, `recovery.rs`, `undo.rs`, `resend.rs`, `rto.rs`, `rtt.rs` | 8985, 6937, 6675, 6582, 6298, 5682, 4015, 3042 |
 //! | congestion control | `cc/`, `delivery.rs`, `pacing.rs` | 5681, 3465, 9438, 9406, 6928, 7661, 8257, draft-ietf-ccwg-bbr |
@@ -71,6 +71,7 @@ mod resend_timer;
 mod room;
 mod rto;
 mod rtt;
+mod saved_syns;
 mod scoreboard;
 mod segment;
 mod seq;
@@ -104,6 +105,7 @@ use in_flight::InFlight;
 use latest::Latest;
 use listen::Listeners;
 use ports::Ports;
+use saved_syns::SavedSyns;
 use slab::Slab;
 use slipstack_wire::rss::QueueMap;
 use syn::SynTable;
@@ -151,6 +153,7 @@ pub struct Tcp {
     flights: Vec<Box<InFlight>>,
     /// A socket has had a smallest hop limit, so that packets are checked for it.
     checks_hops: bool,
+    saved_syns: SavedSyns,
 }
 
 /// An idle connection's entry, its timer and its place in the demultiplexer, at any fill level of
@@ -186,6 +189,7 @@ impl Tcp {
             ended: Ended::default(),
             flights: Vec::new(),
             checks_hops: false,
+            saved_syns: SavedSyns::default(),
         }
     }
 

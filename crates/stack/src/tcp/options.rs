@@ -23,6 +23,10 @@ use crate::time::Instant;
 /// Smallest receive buffer (Linux: SOCK_MIN_RCVBUF).
 const RCVBUF_MIN: u32 = 2304;
 
+/// Bits of SO_BUF_LOCK (linux/sockopt.h).
+const SNDBUF_LOCK: u32 = 1;
+const RCVBUF_LOCK: u32 = 2;
+
 /// The most timeouts of a SYN-ACK for which TCP_DEFER_ACCEPT waits.
 pub const DEFERRALS_MAX: u8 = 0x7f;
 
@@ -65,6 +69,7 @@ impl Preset {
         let rcvbuf = rcvbuf.min(clamp.map_or(u32::MAX, |bytes| bytes.max(WINDOW_CLAMP_MIN)));
         let user_timeout_ms = options.user_timeout.map_or(0, ms);
         let tells_timeout = tcp.user_timeout_option && user_timeout_ms != 0;
+        let locks = |bit| options.buf_lock.map(|locked| locked & bit != 0);
         let opts = Options {
             has_timestamps: false,
             has_sack: false,
@@ -72,7 +77,10 @@ impl Preset {
             ts_offset: 0,
             no_delay: options.no_delay,
             manner: Manner::of(options.cork, tells_timeout),
-            fixed: Fixed::of(options.sndbuf.is_some(), options.syn_retries),
+            fixed: Fixed::of(
+                locks(SNDBUF_LOCK).unwrap_or(options.sndbuf.is_some()),
+                options.syn_retries,
+            ),
             keep_alive: options.keep_alive.enabled,
             keep_probes: options.keep_alive.probes,
             keep_idle_ms: ms(options.keep_alive.idle),
@@ -89,7 +97,8 @@ impl Preset {
             mss: options.mss,
             sndbuf: options.sndbuf.unwrap_or(tcp.sndbuf_initial),
             rcvbuf,
-            is_rcvbuf_fixed: options.rcvbuf.is_some() || clamp.is_some(),
+            is_rcvbuf_fixed: locks(RCVBUF_LOCK).unwrap_or(options.rcvbuf.is_some())
+                || clamp.is_some(),
             shift: shift_for(rcvbuf.max(tcp.rcvbuf_max)),
             congestion: options.congestion.unwrap_or(tcp.congestion),
             rate_max: options.max_pacing_rate,
@@ -142,6 +151,7 @@ pub fn change(
         SocketOption::UserTimeout(timeout) => user_timeout::set(conn, timeout.map_or(0, ms), cx),
         SocketOption::RcvBuf(bytes) => fix_rcvbuf(conn, bytes.max(RCVBUF_MIN)),
         SocketOption::SndBuf(bytes) => fix_sndbuf(conn, bytes, fx),
+        SocketOption::BufLock(bits) => lock_buffers(conn, bits),
         SocketOption::Congestion(kind) => conn.cc.set_kind(kind, cx.config.tcp.pacing),
         SocketOption::MaxPacingRate(most) => conn.limit_rate(most, cx.config.tcp.pacing),
         SocketOption::MaxSeg(Some(mss)) => lower_mss(conn, mss),
@@ -165,6 +175,7 @@ pub fn change(
         // A default, on a connection that has begun, and options of the other family: nothing
         // changes.
         SocketOption::MaxSeg(None)
+        | SocketOption::SaveSyn(_)
         | SocketOption::Transparent(_)
         | SocketOption::Ttl(_)
         | SocketOption::TosV6(_)
@@ -213,6 +224,12 @@ fn fix_sndbuf(conn: &mut Connection, bytes: u32, fx: &mut impl Effects) {
     conn.opts.fixed.set_limit(true);
     let conn = conn.id;
     fx.event(Event::SendLimit { conn, bytes });
+}
+
+/// From now on the other buffers tune themselves.
+fn lock_buffers(conn: &mut Connection, bits: u32) {
+    conn.opts.fixed.set_limit(bits & SNDBUF_LOCK != 0);
+    conn.rcv.is_buffer_fixed = bits & RCVBUF_LOCK != 0;
 }
 
 fn set_quick_ack(conn: &mut Connection, on: bool) {

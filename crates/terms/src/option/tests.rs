@@ -72,3 +72,15 @@ fn options_are_recorded_before_there_is_a_connection() {
     };
     assert_eq!(options, expected);
 }
+
+#[test]
+fn a_size_that_is_set_later_locks_its_buffer_too() {
+    let mut options = SocketOptions::default();
+    options.set(SocketOption::RcvBuf(4096));
+    assert_eq!(options.buf_lock, None);
+    options.set(SocketOption::BufLock(0));
+    assert_eq!(options.buf_lock, Some(0));
+    options.set(SocketOption::RcvBuf(4096));
+    options.set(SocketOption::SndBuf(4096));
+    assert_eq!(options.buf_lock, Some(3));
+}

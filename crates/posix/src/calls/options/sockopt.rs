@@ -24,7 +24,7 @@ use crate::socket::options::record::int_of;
 use crate::socket::options::set_on_stream;
 use crate::socket::options::timeouts::{RCVTIMEO_NEW, SNDTIMEO_NEW, set_timeout};
 use crate::socket::options::{Options, tcp_info};
-use crate::socket::{Dgram, Side};
+use crate::socket::{Dgram, Side, Stream};
 
 impl Process {
     /// `setsockopt`.
@@ -337,6 +337,10 @@ impl Process {
                 tcp_info::add_waiting(listener.waiting(), &mut value[..len]);
                 Ok(Some(len))
             }
+            (libc::IPPROTO_TCP, libc::TCP_SAVED_SYN) => match socket.decided() {
+                Some(Decided::Stream(stream)) => Ok(Some(saved_syn(socket, stream, value)?)),
+                _ => Ok(None),
+            },
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPING)
                 if matches!(socket.decided(), Some(Decided::Stream(_))) =>
             {
@@ -435,6 +439,26 @@ fn peek_offset(socket: &Description) -> Option<i32> {
         _ => return None,
     }
     Some(socket.peek_offset.load(Ordering::Relaxed))
+}
+
+/// Writes the headers of the SYN that opened a connection, which are there once.
+fn saved_syn(socket: &Description, stream: &Stream, value: &mut [u8]) -> Result<usize, Errno> {
+    let kept = socket.cold.lock().saved_syn.take();
+    let taken = match kept {
+        Some(syn) => Some(syn),
+        None => {
+            let (attachment, sock) = stream.attachment_and_sock();
+            attachment.take_syn(sock)?.map(Box::new)
+        }
+    };
+    let Some(syn) = taken else {
+        return Ok(0);
+    };
+    if value.len() < syn.bytes().len() {
+        socket.cold.lock().saved_syn = Some(syn);
+        return Err(Errno::EINVAL);
+    }
+    Ok(put(value, syn.bytes()))
 }
 
 /// Returns the path MTU of a socket that has a peer on the stack.

@@ -19,7 +19,6 @@ const IP_LOCAL_PORT_RANGE: i32 = 51;
 /// Missing in libc (linux/udp.h).
 const UDP_ENCAP: i32 = 100;
 /// Missing in libc (linux/tcp.h, asm-generic/socket.h).
-const SO_BUF_LOCK: i32 = 72;
 const TCP_TX_DELAY: i32 = 37;
 
 impl Options {
@@ -219,15 +218,13 @@ pub(crate) fn congestion(name: &[u8]) -> Option<Congestion> {
 }
 
 /// Segment authentication (tcp(7) TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY,
-/// TCP_AO_INFO); SYNs saved for the program, delays of what is sent.
-const ALWAYS: [(i32, i32); 8] = [
+/// TCP_AO_INFO); delays of what is sent.
+const ALWAYS: [(i32, i32); 6] = [
     (libc::IPPROTO_TCP, 14),
     (libc::IPPROTO_TCP, 32),
     (libc::IPPROTO_TCP, 38),
     (libc::IPPROTO_TCP, 39),
     (libc::IPPROTO_TCP, 40),
-    (libc::IPPROTO_TCP, libc::TCP_SAVE_SYN),
-    (libc::IPPROTO_TCP, libc::TCP_SAVED_SYN),
     (libc::IPPROTO_TCP, TCP_TX_DELAY),
 ];
 
@@ -248,8 +245,8 @@ pub(crate) fn refusal(is_stream: bool, level: i32, name: i32, value: &[u8]) -> O
     match (level, name) {
         // A connection goes to whichever listener of a group accepts it first.
         (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF) if is_stream => Some(Errno::ENOPROTOOPT),
-        // Buffers that tune themselves are not locked.
-        (libc::SOL_SOCKET, SO_BUF_LOCK) if is_stream && is_set(value) => Some(Errno::ENOPROTOOPT),
+        // A SYN with its link header: the stack keeps what is behind that.
+        (libc::IPPROTO_TCP, libc::TCP_SAVE_SYN) if int_of(value) == Some(2) => Some(Errno::EINVAL),
         _ => None,
     }
 }
@@ -278,10 +275,10 @@ mod tests {
         let (socket, udp) = (libc::SOL_SOCKET, libc::SOL_UDP);
         assert_eq!(of(dgram, udp, UDP_ENCAP, &off), None);
         assert_eq!(of(dgram, udp, UDP_ENCAP, &on), Some(Errno::ENOPROTOOPT));
-        assert_eq!(of(stream, socket, SO_BUF_LOCK, &off), None);
-        let refused = of(stream, socket, SO_BUF_LOCK, &on);
+        let chooser = libc::SO_ATTACH_REUSEPORT_CBPF;
+        let refused = of(stream, socket, chooser, &on);
         assert_eq!(refused, Some(Errno::ENOPROTOOPT));
-        assert_eq!(of(dgram, socket, SO_BUF_LOCK, &on), None);
+        assert_eq!(of(dgram, socket, chooser, &on), None);
         let ebpf = of(dgram, socket, libc::SO_ATTACH_REUSEPORT_EBPF, &on);
         assert_eq!(ebpf, Some(Errno::EOPNOTSUPP));
     }

@@ -285,6 +285,7 @@ impl Inner {
                 };
                 self.end.reply(ticket, answer);
             }
+            Command::TakeSyn { .. } => self.end.reply(ticket, Ok(Reply::Done)),
             Command::Offer { .. } | Command::Claim { .. } => {
                 self.end.reply(ticket, Err(SocketError::NotPermitted));
             }

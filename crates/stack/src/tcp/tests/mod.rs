@@ -24,6 +24,7 @@ mod reuse;
 mod rivals;
 mod rto;
 mod sack;
+mod saved_syns;
 mod states;
 mod tail_probe;
 mod time_wait;

@@ -218,6 +218,27 @@ fn the_window_grows_with_a_fast_reader() {
 }
 
 #[test]
+fn a_locked_buffer_does_not_grow_until_it_is_unlocked() {
+    let mut world = established();
+    let conn = world.conn.unwrap();
+    let before = world.stack.tcp_rcvbuf(conn);
+    let mut upto = 0;
+    for locks in [2, 0] {
+        let option = SocketOption::BufLock(locks);
+        let World { stack, fx, now, .. } = &mut world;
+        stack.tcp_set_option(*now, conn, option, fx).unwrap();
+        for _ in 0..100 {
+            world.peer(ACK, &vec![7; 40_000]);
+            upto += 40_000;
+            world.stack.tcp_consumed(world.now, conn, upto);
+            world.flush();
+            world.now.0 += MS;
+        }
+        assert_eq!(world.stack.tcp_rcvbuf(conn) == before, locks != 0);
+    }
+}
+
+#[test]
 fn a_buffer_that_is_read_empty_within_a_round_trip_grows_before_its_end() {
     let mut world = established();
     let conn = world.conn.unwrap();
