@@ -106,6 +106,11 @@ def a_file_is_checked_and_converted(world):
     toml.write_text(converted)
     again = world.beside(world.slipstack, "config", "check", toml).finish()
     assert "every value can be used" in again, converted
+    (world.folder / "notes").write_text("hello\n")
+    for file_of_others in (toml, world.folder / "notes"):
+        wrong = world.beside(world.slipstack, "config", "convert", file_of_others)
+        assert wrong.wait(10) == 1 and "is no config.ini of F-Stack's" in wrong.errors()
+        assert not wrong.output() and len(wrong.errors().strip().splitlines()) == 1
     text = file.read_text().replace("if_name=eth1\n", "")
     file.write_text(f"{text}[dpdk]\nallow=0000:02:00.0,mprq_en=1\nnuma_on=1\n")
     words = [world.slipstack, "config"]

@@ -31,8 +31,7 @@ impl FstackFile {
     /// # Errors
     /// The first line that cannot be used, or why the file cannot be read.
     pub fn read(file: &Path) -> Result<FstackFile, ConfigError> {
-        let text = read_text(file)?;
-        FstackFile::parse(&text, file, &Machine, false)
+        FstackFile::parse(&text_of(file)?, file, &Machine, false)
     }
 
     /// As [`FstackFile::read`], with the file's ports being DPDK's.
@@ -40,8 +39,7 @@ impl FstackFile {
     /// # Errors
     /// As [`FstackFile::read`].
     pub fn read_for_dpdk(file: &Path) -> Result<FstackFile, ConfigError> {
-        let text = read_text(file)?;
-        FstackFile::parse(&text, file, &Machine, true)
+        FstackFile::parse(&text_of(file)?, file, &Machine, true)
     }
 
     /// As [`FstackFile::read`] with the file's text and the machine's interfaces given.
@@ -61,6 +59,21 @@ impl FstackFile {
         })?;
         port::port(entries, file, interfaces, is_dpdk)
     }
+}
+
+/// Reads a file that must be F-Stack's.
+fn text_of(file: &Path) -> Result<String, ConfigError> {
+    let text = read_text(file)?;
+    if is_fstack(file, &text) {
+        return Ok(text);
+    }
+    Err(ConfigError::Ini {
+        file: file.to_owned(),
+        line: 0,
+        reason: "this is no config.ini of F-Stack's, which has a [dpdk] section; a \
+                 slipstack.toml is used as it is"
+            .to_owned(),
+    })
 }
 
 /// Returns whether a configuration file is F-Stack's: by its name's end, or because it has a
