@@ -9,8 +9,9 @@ use std::time::Instant;
 
 use slipstack_sim::{Failure, Options, Report, run_seed};
 
-const USAGE: &str = "usage: seeds [--seeds N] [--start SEED] [--jobs N] [--link rough|offloads] | \
-    seeds --seed SEED [--pcap FILE]";
+const USAGE: &str = "\
+usage: seeds [--second-port] [--link rough|offloads] [--seeds N] [--start SEED] [--jobs N]
+       seeds [--second-port] [--link rough|offloads] --seed SEED [--pcap FILE]";
 
 struct Arguments {
     start: u64,
@@ -133,6 +134,10 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Arguments> {
         options: Options::default(),
     };
     while let Some(name) = arguments.next() {
+        if name == "--second-port" {
+            parsed.options.is_on_second_port = true;
+            continue;
+        }
         let value = arguments.next()?;
         match name.as_str() {
             "--count" | "--seeds" => parsed.count = value.parse().ok()?,
