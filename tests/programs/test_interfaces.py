@@ -1,5 +1,6 @@
 """Several interfaces in one stack, each with a separate namespace at the other end."""
 
+import errno
 import hashlib
 import json
 import os
@@ -130,6 +131,25 @@ def a_transfer_between_two_namespaces_is_forwarded(world):
     came_from = world.peer(*fetch, f"http://{world.PEER_B}:8000/big").finish()
     assert came_from == world.PEER
     assert hashlib.sha256(out.read_bytes()).digest() == hashlib.sha256(data).digest()
+    # Packets for others are told apart by their ports too.
+    assert [answer(world, port) for port in (8000, 8001)] == [0, errno.ECONNREFUSED]
+    for words in (
+        "route add unreachable 10.78.0.0/24 table 77",
+        "rule add iif eth1 ipproto tcp dport 8001 table 77",
+    ):
+        if world.mode == "kernel":
+            world.stack_ns.ip(*words.split())
+        else:
+            world.admin("ip", *words.split()).finish()
+    answers = [answer(world, port) for port in (8000, 8001)]
+    assert answers == [0, errno.EHOSTUNREACH], answers
+
+
+def answer(world, port):
+    """What a connection from the one end to the other comes to: 0 or the error's number."""
+    with world.at_peer(), socket.socket() as client:
+        client.settimeout(5)
+        return client.connect_ex((world.PEER_B, port))
 
 
 def forwarded(world, engine):

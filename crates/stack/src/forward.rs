@@ -44,6 +44,8 @@ enum Refused {
 enum Problem {
     Expired,
     NoRoute,
+    /// By a route, not for the want of one.
+    Unreachable,
     /// By a rule.
     Prohibited,
     TooBig(u16),
@@ -230,6 +232,7 @@ impl Stack {
         let kind = match problem {
             Problem::Expired => IcmpKind::TimeExceeded { code: IN_TRANSIT },
             Problem::NoRoute => unreachable_v4(icmpv4::code::NET_UNREACHABLE, 0),
+            Problem::Unreachable => unreachable_v4(icmpv4::code::HOST_UNREACHABLE, 0),
             Problem::Prohibited => unreachable_v4(icmpv4::code::ADMIN_PROHIBITED, 0),
             Problem::TooBig(mtu) => unreachable_v4(icmpv4::code::FRAGMENTATION_NEEDED, mtu),
         };
@@ -261,7 +264,8 @@ impl Stack {
     fn tell_v6(&mut self, now: Instant, bytes: &[u8], problem: Problem, fx: &mut impl Effects) {
         let kind = match problem {
             Problem::Expired => Icmpv6Kind::TimeExceeded { code: IN_TRANSIT },
-            Problem::NoRoute => Icmpv6Kind::DestinationUnreachable {
+            // As Linux, whose IPv6 does not tell them apart.
+            Problem::NoRoute | Problem::Unreachable => Icmpv6Kind::DestinationUnreachable {
                 code: icmpv6::code::NO_ROUTE,
             },
             Problem::Prohibited => Icmpv6Kind::DestinationUnreachable {
@@ -338,6 +342,7 @@ impl Cx<'_> {
             return Err(match self.net.refusal(&packet.query()) {
                 SocketError::NotPermitted => Refused::Answered(why, Problem::Prohibited),
                 SocketError::InvalidArgument => Refused::Silently(why),
+                SocketError::HostUnreachable => Refused::Answered(why, Problem::Unreachable),
                 _ => Refused::Answered(why, Problem::NoRoute),
             });
         };

@@ -166,6 +166,15 @@ fn the_sender_gets_an_error_without_a_route() {
     let unreachable = IcmpKind::DestinationUnreachable { code: 0, mtu: 0 };
     assert_eq!(error_of(&mut table), unreachable);
     assert_eq!(table.count(Counter::DropForwardRoute), 1);
+    // A route that refuses is told otherwise, as by Linux.
+    let entry = Entry::new(Prefix::new(FAR.into(), 32), Target::Unreachable);
+    let added = table
+        .stack
+        .change_fib(false, |fib| fib.add(fib::MAIN, entry));
+    added.unwrap();
+    table.input(&datagram(FAR, 10));
+    let unreachable = IcmpKind::DestinationUnreachable { code: 1, mtu: 0 };
+    assert_eq!(error_of(&mut table), unreachable);
 }
 
 #[test]
