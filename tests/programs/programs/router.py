@@ -64,8 +64,8 @@ def main():
         for option in (socket.IPV6_MULTICAST_HOPS, socket.IPV6_UNICAST_HOPS):
             raw.setsockopt(socket.IPPROTO_IPV6, option, 255)
         raw.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
-        print("ready", flush=True)
         plan = read()
+        print("ready", flush=True)
         while True:
             readable, _, _ = select.select([raw], [], [], 0.1)
             is_asked = readable and raw.recv(2048)[0] == ROUTER_SOLICITATION
