@@ -116,6 +116,7 @@ def a_thousand_rules_hold_and_outlive_the_keeper(world):
         (["add", 70000, "deny", "ip", "from", "any", "to", "any"], "a rule's number"),
         (["add", 500, "skipto", 400, "ip", "from", "any", "to", "any"], "skipto goes forward"),
         (["delete", 5000], "rule 5000 not found"),
+        (["add", "deny", "ip", "from", "any", "to", "any", "vlan", 99], "there is no VLAN 99"),
         (
             ["add", 500, "allow", "ip", "from", "any", "to", "any", "uid", "root"],
             "whose owners it does not know",

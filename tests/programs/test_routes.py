@@ -3,6 +3,7 @@
 import socket
 
 from harness import test
+from harness.filters import counts
 
 NEAR, DEAD, REFUSED = "10.80.0.1", "10.80.1.1", "10.80.2.1"
 # On the wire itself, without a gateway.
@@ -128,6 +129,21 @@ def a_rule_leads_out_where_the_main_table_has_no_way(world):
     ip("rule", "add", "to", "10.80.0.0/24", "table", "100")
     assert call(NEAR, 8000) in (world.STACK, SECOND)
     assert call(DEAD, 8000) == "ENETUNREACH"
+    ip("rule", "add", "ipproto", "tcp", "dport", "8000", "table", "100")
+    assert call(DEAD, 8000) in (world.STACK, SECOND)
+    assert call(DEAD, 8001) == "ENETUNREACH"
+    if world.mode == "kernel":
+        ip("rule", "add", "ipproto", "tcp", "dport", "8001-8009", "table", "100")
+    else:
+        rule = "add 500 setfib 100 tcp from any to any 8001-8009 out"
+        world.admin("ipfw", *rule.split()).finish()
+    # The peer does not listen there, but hears of it.
+    assert call(DEAD, 8001) == "ECONNREFUSED"
+    assert call(DEAD, 8010) == "ENETUNREACH"
+    if world.mode != "kernel":
+        assert counts(world)[500] >= 1
+        world.admin("ipfw", "delete", 500).finish()
+        assert call(DEAD, 8001) == "ENETUNREACH"
 
 
 @test(modes=("kernel", "inprocess", "instance"))

@@ -325,6 +325,10 @@ def three_vlans_with_gateways_and_virtual_addresses_are_set_up_while_a_server_ru
         # Existing connections continue.
         before.sendall(b"who\n")
         assert reader.readline()
+    # One rule for the packets of a VLAN, one for those of all.
+    for words in (["900", "vlan", "20"], ["910"]):
+        rule = ["add", words[0], "count", "tcp", "from", "any", "to", "me", "in", *words[1:]]
+        world.admin("ipfw", *rule).finish()
     router = Router(world)
     port = 40000
     for tag in VLANS:
@@ -342,6 +346,8 @@ def three_vlans_with_gateways_and_virtual_addresses_are_set_up_while_a_server_ru
     for number in ("00100", "00101", "00200", "00300"):
         packets, octets = map(int, counts[number])
         assert packets >= 1 and octets >= 40 * packets, shown
+    in_vlan, of_all, undecided = (int(counts[number][0]) for number in ("00900", "00910", "65535"))
+    assert in_vlan == 3 < 9 <= of_all < undecided, shown
     listed = world.admin("ipfw", "list").output()
     assert "00100 setfib 10 ip from 10.10.10.0/24 to any out" in listed, listed
     text = world.admin("ip", "route", "show", "table", 20).output()
