@@ -36,7 +36,7 @@ def is_served(world, ip):
         return False
 
 
-@test(modes=("inprocess", "instance"))
+@test(modes=("inprocess", "instance"), timeout=60 + SECONDS)
 def a_thousand_changes_a_second_are_each_applied_whole_or_not_at_all(world):
     server = world.stack(*world.program("dual_echo.py"), 8000)
     world.wait_port(8000, process=server)
