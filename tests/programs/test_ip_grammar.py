@@ -94,6 +94,7 @@ def scripts_read_what_ip_prints(world):
         assert "Invalid MTU" in refusal(world, "link", "set", "eth2", "mtu", "9000")
         several = ("nexthop", "via", world.PEER, "nexthop", "via", "10.77.0.9")
         assert "one gateway" in refusal(world, "route", "add", "10.8.0.0/16", *several)
+    tables_have_names(world)
     run(world, "route", "flush", "10.5.0.0/16")
     assert run(world, "route", "show", "10.5.0.0/16") == ""
     for word, why in (
@@ -118,6 +119,38 @@ def scripts_read_what_ip_prints(world):
     assert run(world, "-o", "-4", "addr", "show", "dev", "eth2") == ""
     run(world, "rule", "flush")
     assert "lookup 10" not in run(world, "rule", "show")
+
+
+# With other files of iproute2's than the machine's.
+WITH_TABLES = """mount --make-rprivate /
+mount --bind "$0" "$(ls -d /etc/iproute2 /usr/share/iproute2 2>/dev/null | head -n 1)"
+exec "$@"
+"""
+
+
+def tables_have_names(world):
+    folder = world.folder / "iproute2"
+    (folder / "rt_tables.d").mkdir(parents=True)
+    (folder / "rt_tables").write_text("# of ours\n10 wan\n")
+    (folder / "rt_tables.d" / "more.conf").write_text("0x14\tlan # 20\n")
+    (folder / "rt_tables.d" / "other").write_text("30 nobody\n")
+    ours = [world.slipstack, "ip", "--run-dir", world.run_dir]
+    command = ["ip"] if world.mode == "kernel" else ours
+
+    def named(*words):
+        return world.beside("unshare", "-m", "sh", "-ec", WITH_TABLES, folder, *command, *words)
+
+    named("route", "add", "10.9.0.0/16", "via", world.PEER, "table", "wan").finish()
+    named("rule", "add", "from", "10.9.0.1", "table", "lan", "pref", "910").finish()
+    assert named("rule", "show").finish().count("910:\tfrom 10.9.0.1 lookup lan") == 1
+    for table in ("wan", "10"):
+        shown = named("route", "show", "table", table).finish()
+        assert f"10.9.0.0/16 via {world.PEER} dev eth1" in shown, shown
+    assert "dev eth1 table wan" in named("route", "show", "table", "all").finish()
+    named("route", "del", "10.9.0.0/16", "table", "wan").finish()
+    run(world, "rule", "del", "pref", "910")
+    unknown = named("rule", "add", "from", "10.9.0.1", "table", "nobody")
+    assert unknown.wait(10) != 0 and "nobody" in unknown.errors(), unknown.tail()
 
 
 @test(modes=("kernel", "inprocess"))

@@ -10,6 +10,7 @@ mod options;
 mod route;
 mod route_get;
 mod rule;
+mod tables;
 
 use slipstack_config::Settings;
 

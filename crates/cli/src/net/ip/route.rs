@@ -9,6 +9,7 @@ use slipstack_channel::control::net::{
 };
 
 use super::options::Options;
+use super::tables;
 use crate::failure::Failure;
 use crate::net::names::{device_of, find_interface, network_of, parse_net};
 use crate::net::target::Target;
@@ -164,13 +165,13 @@ fn flush(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), 
 }
 
 fn table(text: &str, words: &Words<'_>) -> Result<Option<u32>, Failure> {
-    Ok(match text {
-        "all" => None,
-        "main" => Some(MAIN_TABLE),
-        "default" => Some(253),
-        "local" => Some(255),
-        id => Some(id.parse().map_err(|_| words.wrong("table", id))?),
-    })
+    match text {
+        "all" => Ok(None),
+        text => match tables::find(text) {
+            Some(table) => Ok(Some(table)),
+            None => Err(words.wrong("table", text)),
+        },
+    }
 }
 
 fn lines(state: &NetworkState, selection: &Selection, options: Options) -> Vec<Line> {
@@ -232,7 +233,7 @@ pub(super) fn text(state: &NetworkState, selection: &Selection, options: Options
                     let _ = write!(text, " dev {}", line.device);
                 }
                 if route.table != MAIN_TABLE && selection.table != Some(route.table) {
-                    let _ = write!(text, " table {}", route.table);
+                    let _ = write!(text, " table {}", tables::name_of(route.table));
                 }
                 if let Some(source) = route.source {
                     let _ = write!(text, " src {source}");

@@ -12,6 +12,7 @@ use slipstack_config::parse_mark;
 
 use super::options::Options;
 use super::rule::{read_input, read_protocol, read_tos};
+use super::tables;
 use crate::failure::Failure;
 use crate::net::names::{device_of, find_interface, network_of};
 use crate::net::target::Target;
@@ -202,7 +203,7 @@ fn text(packet: &Packet, found: &Way) -> String {
     }
     let _ = write!(text, " dev {}", found.device);
     if ![MAIN_TABLE, 255].contains(&found.table) {
-        let _ = write!(text, " table {}", found.table);
+        let _ = write!(text, " table {}", tables::name_of(found.table));
     }
     if let Some(source) = found.source.filter(|_| packet.from.is_none()) {
         let _ = write!(text, " src {source}");

@@ -11,6 +11,7 @@ use slipstack_channel::control::net::{
 use slipstack_config::parse_mark;
 
 use super::options::Options;
+use super::tables;
 use crate::failure::Failure;
 use crate::net::names::{find_interface, parse_net};
 use crate::net::target::Target;
@@ -75,15 +76,6 @@ fn all(state: &NetworkState, options: Options) -> impl Iterator<Item = RuleEntry
         .chain([built_in(32_766, MAIN_TABLE), built_in(32_767, 253)])
 }
 
-fn table_name(table: u32) -> String {
-    match table {
-        255 => "local".to_owned(),
-        MAIN_TABLE => "main".to_owned(),
-        253 => "default".to_owned(),
-        id => id.to_string(),
-    }
-}
-
 fn net_text(net: Option<(IpAddr, u8)>) -> String {
     match net {
         None => "all".to_owned(),
@@ -134,7 +126,7 @@ fn describe(state: &NetworkState, rule: &RuleEntry) -> String {
         let _ = write!(text, " {word} {value}");
     }
     match action_name(rule.action) {
-        None => text + " lookup " + &table_name(rule.table),
+        None => text + " lookup " + &tables::name_of(rule.table),
         Some(action) => text + " " + action,
     }
 }
@@ -168,7 +160,7 @@ fn as_json(state: &NetworkState, rule: &RuleEntry) -> Value {
         "src": rule.from.map_or("all".to_owned(), |(ip, _)| ip.to_string()),
     });
     match action_name(rule.action) {
-        None => row["table"] = json!(table_name(rule.table)),
+        None => row["table"] = json!(tables::name_of(rule.table)),
         Some(action) => row["action"] = json!(action),
     }
     if rule.is_not {
@@ -232,11 +224,8 @@ fn read(words: &mut Words<'_>, state: &NetworkState, is_v6: bool) -> Result<Rule
             "from" => rule.from = read_net(words, word)?,
             "to" => rule.to = read_net(words, word)?,
             "table" | "lookup" => {
-                rule.table = match words.value(word)? {
-                    "main" => MAIN_TABLE,
-                    "default" => 253,
-                    id => id.parse().map_err(|_| words.wrong(word, id))?,
-                }
+                let text = words.value(word)?;
+                rule.table = tables::find(text).ok_or_else(|| words.wrong(word, text))?;
             }
             "fwmark" => {
                 let text = words.value(word)?;
