@@ -39,6 +39,12 @@ def two_programs_use_two_vlans_of_one_port(world):
     # A device is opened once.
     refused = world.stack("true", options=["--no-tso"])
     assert refused.wait() == 1 and "was started without --no-tso" in refused.errors()
+    refused = world.stack("true", options=["--spread", "turns"])
+    why = "was started with --spread hash, not turns"
+    assert refused.wait() == 1 and why in refused.errors(), refused.tail()
+    joined = world.stack("true", options=["--slots", "8"])
+    told = "; its stack was started with 16 slots, not 8"
+    assert joined.wait() == 0 and told in joined.errors(), joined.tail()
 
 
 @test(modes=("inprocess",))

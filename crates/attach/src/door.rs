@@ -7,7 +7,7 @@ use slipstack_channel::control::net::FilterState;
 use slipstack_channel::control::{
     CONTROL_VERSION, ControlError, ControlSocket, Hello, Reply, Request, Welcome, connect, pair,
 };
-use slipstack_config::{Settings, SpreadRow, SpreadRule};
+use slipstack_config::{SLOTS_DEFAULT, Settings, SpreadRow, SpreadRule};
 use slipstack_device::{PortSettings, Row};
 use slipstack_keeper::runtime::{ROOT_BASE, RuntimeDir, base_directory, network_namespace};
 use slipstack_keeper::{DeviceChoice, Options, Spread};
@@ -78,7 +78,7 @@ pub fn options(settings: &Settings) -> Options {
         network: network::wanted(settings, device.interface().unwrap_or_default()),
         device,
         spread: spread(settings),
-        slots: settings.slots,
+        slots: settings.slots.unwrap_or(SLOTS_DEFAULT),
         ports: settings.ports(ports(settings)),
         is_autoconfigured: settings.is_autoconfigured,
         is_persistent: settings.is_persistent,
@@ -93,7 +93,7 @@ pub fn options(settings: &Settings) -> Options {
 }
 
 fn spread(settings: &Settings) -> Spread {
-    match settings.spread {
+    match settings.spread.unwrap_or_default() {
         SpreadRule::Hash => Spread::Hash,
         SpreadRule::Port => Spread::Port,
         SpreadRule::Shares => Spread::Shares(settings.spread_shares.clone()),

@@ -64,6 +64,12 @@ pub enum Error {
         interface: String,
         wanted: &'static str,
     },
+    /// A running keeper spreads new flows over its engines by another rule.
+    OtherSpread {
+        interface: String,
+        has: String,
+        wanted: String,
+    },
     /// A running keeper's stack does not have this interface.
     OtherInterfaces {
         interface: String,
@@ -124,6 +130,7 @@ impl fmt::Display for Error {
             | Error::OtherVlan { .. }
             | Error::OtherDevice { .. }
             | Error::OtherRoutes { .. }
+            | Error::OtherSpread { .. }
             | Error::OtherSwitch { .. }
             | Error::NotShared { .. } => write_other(f, self),
             Error::NoAddresses { limit, lacking } => write_no_addresses(f, *limit, *lacking),
@@ -176,6 +183,15 @@ fn write_other(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
             f,
             "the stack on {interface} was started without --{wanted}; omit it, or end the \
                  programs that use the stack"
+        ),
+        Error::OtherSpread {
+            interface,
+            has,
+            wanted,
+        } => write!(
+            f,
+            "the stack on {interface} was started with --spread {has}, not {wanted}; omit it, or \
+                 end the programs that use the stack"
         ),
         Error::OtherRoutes { interface } => write!(
             f,

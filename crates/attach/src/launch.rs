@@ -72,8 +72,10 @@ pub(crate) fn meet_as_asked(
     let until = Instant::now() + UNUSED_WAIT;
     loop {
         let (socket, welcome) = meet(settings, hello)?;
-        match check_network(settings, &welcome) {
-            Err(_) if welcome.is_unused && Instant::now() < until => {
+        let checked = check_network(settings, &welcome);
+        let differs = checked.is_err() || !other_slots(settings, &welcome).is_empty();
+        match checked {
+            _ if differs && welcome.is_unused && Instant::now() < until => {
                 // A program that has attached meanwhile keeps it running.
                 let _ = ask(&socket, &Request::Stop { is_forced: false });
                 drop(socket);
@@ -128,6 +130,7 @@ pub(crate) fn check_network(settings: &Settings, welcome: &Welcome) -> Result<()
     check_address(settings, welcome)?;
     check_routes(settings, welcome)?;
     check_switches(settings, welcome)?;
+    check_spread(settings, welcome)?;
     check_share(settings, welcome)
 }
 
@@ -231,6 +234,31 @@ fn check_switches(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
     })
 }
 
+fn check_spread(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
+    let has = &welcome.device.spread;
+    let wanted = options(settings).spread.to_string();
+    if settings.spread.is_none() || wanted == *has {
+        return Ok(());
+    }
+    Err(Error::OtherSpread {
+        interface: welcome.interface.clone(),
+        has: has.clone(),
+        wanted,
+    })
+}
+
+/// The end of a sentence about a running stack that has another number of slots than asked for;
+/// empty if it has not. A profile names one too: the program uses those that there are.
+pub(crate) fn other_slots(settings: &Settings, welcome: &Welcome) -> String {
+    let has = welcome.device.slots;
+    match settings.slots {
+        Some(wanted) if wanted != has => {
+            format!("; its stack was started with {has} slots, not {wanted}")
+        }
+        _ => String::new(),
+    }
+}
+
 fn check_share(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
     if settings.kni.is_some() && welcome.network.share.is_none() {
         return Err(Error::NotShared {
@@ -281,11 +309,10 @@ fn reach(settings: &Settings, welcome: &Welcome) -> String {
     let addresses = addresses(welcome);
     let hosts = welcome.network.own().hosts.iter();
     let hosts: Vec<String> = hosts.map(ToString::to_string).collect();
-    if hosts.is_empty() {
-        return format!("what the program listens on is reached at {addresses}, {place}");
-    }
-    let hosts = hosts.join(", ");
-    format!(
-        "what the program listens on is reached at {addresses} from this machine ({hosts}), {place}"
-    )
+    let from = match hosts.is_empty() {
+        true => String::new(),
+        false => format!(" from this machine ({})", hosts.join(", ")),
+    };
+    let note = other_slots(settings, welcome);
+    format!("what the program listens on is reached at {addresses}{from}, {place}{note}")
 }

@@ -311,6 +311,12 @@ pub struct DeviceSummary {
     /// The switches with which it was opened.
     #[serde(default)]
     pub switches: Vec<Switch>,
+    /// Engines that may run at a time.
+    #[serde(default)]
+    pub slots: u16,
+    /// The rule by which new flows are spread over engines, in the words of its options.
+    #[serde(default)]
+    pub spread: String,
 }
 
 /// A switch of a device, which holds from its start.

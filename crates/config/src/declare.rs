@@ -78,7 +78,8 @@ pub(crate) const fn ascii(bytes: &[u8]) -> &str {
 
 /// Declares the options: each row becomes an [`OptionSpec`] in `OPTIONS`, a field of `OPTION` with
 /// the same, and a field of `Settings` of its type, which reads and writes its text by
-/// [`crate::value::Value`].
+/// [`crate::value::Value`]. A field that is an `Option` is `None` unless it was set, also where the
+/// table has a default.
 macro_rules! options {
     ($(
         $(#[$doc:meta])*
@@ -125,11 +126,16 @@ macro_rules! options {
         )+}
 
         impl Settings {
-            /// Types the text of every option; `text` gives the one in force.
+            /// Types the text of every option: `set` gives the one that was set, `in_force` the
+            /// default without it.
             pub(crate) fn typed<'a>(
-                text: impl Fn(&OptionSpec) -> Option<&'a str>,
+                set: impl Fn(&OptionSpec) -> Option<&'a str>,
+                in_force: impl Fn(&OptionSpec) -> Option<&'a str>,
             ) -> Result<Settings, ConfigError> {
-                Ok(Settings {$($field: typed(&OPTION.$field, text(&OPTION.$field))?),+})
+                Ok(Settings {$($field: match <$type as Value>::HAS_DEFAULT {
+                    true => typed(&OPTION.$field, in_force(&OPTION.$field))?,
+                    false => typed(&OPTION.$field, set(&OPTION.$field))?,
+                }),+})
             }
 
             /// Text of every option that is set, in the order of the table.

@@ -267,12 +267,16 @@ impl Layers {
     /// The text in force: set value, else default, else None.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
-        match self.values.get(name) {
-            Some((text, _)) => Some(text),
-            None => find_option(name)
-                .map(|option| option.default)
-                .filter(|text| !text.is_empty()),
-        }
+        let default = || {
+            let option = find_option(name)?;
+            (!option.default.is_empty()).then_some(option.default)
+        };
+        self.set_text(name).or_else(default)
+    }
+
+    /// The text that was set.
+    pub(crate) fn set_text(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(|(text, _)| text.as_str())
     }
 
     /// Source of the text in force.

@@ -39,6 +39,7 @@ pub use kind::{CoreList, Kind, PortRange, parse_cores, parse_ports};
 pub use layers::{Layers, SYSTEM_FILE};
 pub use reference::{options_reference, sample_file};
 pub use routing::{LOOPBACK, RouteSpec, RuleSpec, RuleTarget, parse_mark};
+pub use settings::SLOTS_DEFAULT;
 pub use slipstack_terms::{Congestion, EcnMode, LogLevel, Spin, SpreadRule};
 pub use spread::SpreadRow;
 pub use sysctl::{SysctlSetting, sysctl_reference};

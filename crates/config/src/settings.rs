@@ -10,6 +10,9 @@ use crate::layers::Layers;
 use crate::table::Settings;
 use crate::vlan::VlanSpec;
 
+/// Slots of a device that is opened without `--slots`.
+pub const SLOTS_DEFAULT: u16 = 16;
+
 impl Settings {
     /// Settings of a process from its environment and configuration file; `variable` looks one
     /// variable up.
@@ -25,7 +28,7 @@ impl Settings {
     /// # Errors
     /// A combination of options that makes no sense.
     pub fn from_layers(layers: &Layers) -> Result<Settings, ConfigError> {
-        let settings = Settings::typed(|option| layers.text(option.name))?;
+        let settings = Settings::naming(layers)?;
         settings.check_combinations()?;
         Ok(settings)
     }
@@ -35,7 +38,10 @@ impl Settings {
     /// # Errors
     /// A value that cannot be used.
     pub fn naming(layers: &Layers) -> Result<Settings, ConfigError> {
-        Settings::typed(|option| layers.text(option.name))
+        Settings::typed(
+            |option| layers.set_text(option.name),
+            |option| layers.text(option.name),
+        )
     }
 
     fn check_combinations(&self) -> Result<(), ConfigError> {
@@ -62,7 +68,7 @@ impl Settings {
         if self.has_any_port && !self.is_device("xdp") {
             return wrong("--xdp-any-port needs --device xdp".to_owned());
         }
-        let has = |rule: SpreadRule, is_given: bool| (self.spread == rule) == is_given;
+        let has = |rule: SpreadRule, is_given: bool| (self.spread == Some(rule)) == is_given;
         if !has(SpreadRule::Shares, !self.spread_shares.is_empty()) {
             return wrong("--spread shares and --spread-shares NUMBERS go together".to_owned());
         }

@@ -248,7 +248,7 @@ options! {
             threads share one; from 2 on each thread that connects has an engine at once",
     }
 
-    slots: u16 = "slots" "COUNT" {
+    slots: Option<u16> = "slots" "COUNT" {
         kind: Kind::Count { min: 2, max: 127 },
         default: "16",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
@@ -256,7 +256,7 @@ options! {
             a stack, thread with an engine of its own, or instance; the keeper has one beside them",
     }
 
-    spread: SpreadRule = "spread" "RULE" {
+    spread: Option<SpreadRule> = "spread" "RULE" {
         kind: Kind::Choice(SpreadRule::NAMES),
         default: "hash",
         scope: RunAndInstance, reader: Keeper, change: AtStart,

@@ -38,6 +38,9 @@ fn the_defaults_are_those_of_a_stack_and_of_the_types() {
     }
     assert_eq!((found.log, found.spin), Default::default());
     assert_eq!((found.xdp_mode, found.spread), Default::default());
+    assert_eq!(found.slots, None);
+    assert_eq!(OPTION.slots.default, SLOTS_DEFAULT.to_string());
+    assert_eq!(OPTION.spread.default, SpreadRule::default().name());
     assert_eq!(found.kni_action, Default::default());
 }
 
@@ -71,7 +74,7 @@ fn the_environment_beats_the_file_and_the_command_line_beats_both() {
         .unwrap();
     let settings = Settings::from_layers(&layers).unwrap();
     assert_eq!((settings.spin, settings.gather_us), (Spin::FixedUs(5), 125));
-    assert_eq!(settings.slots, 9);
+    assert_eq!(settings.slots, Some(9));
     assert_eq!(settings.log, LogLevel::Debug);
     assert_eq!(
         layers.source("slots"),

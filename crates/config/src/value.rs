@@ -19,6 +19,9 @@ use crate::vlan::{self, VlanSpec};
 
 /// A type that an option can have.
 pub(crate) trait Value: Sized {
+    /// A value that is not set is the table's default.
+    const HAS_DEFAULT: bool = true;
+
     /// Parses a user's text; the error is the end of a sentence ("… must be …").
     fn parse(text: &str) -> Result<Self, String>;
 
@@ -40,6 +43,8 @@ pub(crate) fn typed<T: Value>(option: &OptionSpec, text: Option<&str>) -> Result
 }
 
 impl<T: Value> Value for Option<T> {
+    const HAS_DEFAULT: bool = false;
+
     fn parse(text: &str) -> Result<Self, String> {
         T::parse(text).map(Some)
     }

@@ -416,6 +416,8 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
             is_heard: is.is_heard,
             is_own: is.makes_interface,
             switches: options.switches().collect(),
+            slots: options.slots,
+            spread: options.spread.to_string(),
         },
         mac: [0; 6],
         tso_max: 0,

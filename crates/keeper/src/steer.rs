@@ -5,6 +5,7 @@
 //! the table is changed.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -30,6 +31,27 @@ pub enum Spread {
     Table(Vec<Row>),
     /// By the program in this object file.
     Program(PathBuf),
+}
+
+/// In the words of the options, so that two of them can be compared.
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let joined = |parts: Vec<String>| parts.join(",");
+        match self {
+            Spread::Hash => f.write_str("hash"),
+            Spread::Port => f.write_str("port"),
+            Spread::Turns => f.write_str("turns"),
+            Spread::Shares(shares) => {
+                let shares = shares.iter().map(u16::to_string).collect();
+                write!(f, "shares {}", joined(shares))
+            }
+            Spread::Table(rows) => {
+                let row = |it: &Row| format!("{}/{}={}", it.network, it.prefix_len, it.engine);
+                write!(f, "table {}", joined(rows.iter().map(row).collect()))
+            }
+            Spread::Program(path) => write!(f, "program {}", path.display()),
+        }
+    }
 }
 
 impl Spread {

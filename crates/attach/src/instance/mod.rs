@@ -16,7 +16,7 @@ use slipstack_mem::{Region, process};
 use crate::assembly::{Assembled, assemble};
 use crate::door::{Identity, options};
 use crate::error::Error;
-use crate::launch::{check_network, meet_as_asked};
+use crate::launch::{check_network, meet_as_asked, other_slots};
 use crate::link::KeeperClient;
 use reception::ControlServer;
 
@@ -86,9 +86,10 @@ pub fn instance_main(settings: &Settings, on_ready: impl FnOnce(&str)) -> Result
         .map(|(ip, len)| format!("{ip}/{len}"))
         .collect();
     on_ready(&format!(
-        "instance {name} is ready on {} with {}",
+        "instance {name} is ready on {} with {}{}",
         welcome.interface,
-        addresses.join(", ")
+        addresses.join(", "),
+        other_slots(&settings, &welcome)
     ));
     // The programs report an invalid name.
     let rules = Heuristics::of_environment().unwrap_or_default();

@@ -6,7 +6,7 @@ use slipstack_config::Settings;
 
 use super::{settings, welcome};
 use crate::error::Error;
-use crate::launch::check_network;
+use crate::launch::{check_network, other_slots};
 
 fn asked(variables: &[(&str, &str)]) -> Settings {
     let mut all = vec![("IF", "eth1"), ("IP", "10.0.0.5/24")];
@@ -142,6 +142,28 @@ fn a_switch_that_the_device_was_opened_without_is_refused() {
         // One that is not named is as it is.
         check(&[], &with).unwrap();
     }
+}
+
+#[test]
+fn a_joining_program_may_not_name_another_spread_and_other_slots_are_reported() {
+    let mut running = welcome();
+    running.device.spread = "shares 4,1".to_owned();
+    running.device.slots = 8;
+    let shares = ("SPREAD", "shares");
+    check(&[shares, ("SPREAD_SHARES", "4,1")], &running).unwrap();
+    for (variables, wanted) in [
+        (&[("SPREAD", "turns")][..], "turns"),
+        (&[("SPREAD", "hash")], "hash"),
+        (&[shares, ("SPREAD_SHARES", "4,2")], "shares 4,2"),
+    ] {
+        let error = check(variables, &running).unwrap_err().to_string();
+        let both = format!("with --spread shares 4,1, not {wanted};");
+        assert!(error.contains(&both), "{error}");
+    }
+    check(&[("SLOTS", "32")], &running).unwrap();
+    let told = |slots: &str| other_slots(&asked(&[("SLOTS", slots)]), &running);
+    assert_eq!((told("8"), told("")), (String::new(), String::new()));
+    assert_eq!(told("32"), "; its stack was started with 8 slots, not 32");
 }
 
 #[test]
