@@ -2,6 +2,7 @@
 another stack."""
 
 import hashlib
+import itertools
 import json
 import os
 import signal
@@ -199,7 +200,7 @@ class Router:
     def gateway(tag):
         return socket.inet_aton(f"10.10.{tag}.1")
 
-    def find(self, tag, whom):
+    def find(self, tag, whom, seconds=5):
         """The link-layer address that answers for `whom` in a VLAN."""
         target = socket.inet_aton(whom)
         arp = (
@@ -209,7 +210,7 @@ class Router:
             + b"\0" * 6
             + target
         )
-        end = time.monotonic() + 5
+        end = time.monotonic() + seconds
         self.send(tag, b"\xff" * 6, b"\x08\x06", arp)
         for seen, frame in self.receive(end):
             if frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\2" and frame[28:32] == target:
@@ -217,7 +218,7 @@ class Router:
                 return frame[22:28]
         raise AssertionError(f"nobody answers for {whom} in VLAN {tag}")
 
-    def handshake(self, tag, mac, to, port, own_port):
+    def handshake(self, tag, mac, to, port, own_port, seconds=5):
         """A SYN from behind the gateway: the tag and the link-layer destination of the SYN-ACK."""
         source, target = socket.inet_aton(self.CLIENT), socket.inet_aton(to)
         tcp = struct.pack("!HHIIBBHHH", own_port, port, 1000, 0, 5 << 4, 2, 65535, 0, 0)
@@ -228,7 +229,7 @@ class Router:
         )
         ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(tcp), 1, 0, 64, 6, 0) + source + target
         ip = ip[:10] + checksum(ip) + ip[12:]
-        end = time.monotonic() + 5
+        end = time.monotonic() + seconds
         self.send(tag, mac, b"\x08\x00", ip + tcp)
         for seen, frame in self.receive(end):
             is_answer = (
@@ -352,6 +353,7 @@ def three_vlans_with_gateways_and_virtual_addresses_are_set_up_while_a_server_ru
     assert "00100 setfib 10 ip from 10.10.10.0/24 to any out" in listed, listed
     text = world.admin("ip", "route", "show", "table", 20).output()
     assert "default via 10.10.20.1 dev f-stack-0.20" in text, text
+    parts_fail(world, router)
     gone = world.admin("ifconfig", "f-stack-0.20", "destroy")
     assert gone.wait(10) == 0, gone.tail()
     until(lambda: is_silent(router, 20, "10.10.20.5"), 5, "a VLAN that is gone is silent")
@@ -360,9 +362,42 @@ def three_vlans_with_gateways_and_virtual_addresses_are_set_up_while_a_server_ru
         assert after.makefile().readline()
 
 
+def parts_fail(world, router):
+    """What fails takes along only what stands on it."""
+    ports = itertools.count(41000)
+
+    def ways():
+        return [way(tag, f"110.110.{tag}.1") for tag in VLANS]
+
+    def way(tag, address):
+        """The VLAN by which the answer leaves; 0: untagged."""
+        try:
+            mac = router.find(tag, address, 0.3)
+            return router.handshake(tag, mac, address, 8000, next(ports), 0.5)[0]
+        except AssertionError:
+            return None
+
+    def becomes(wanted, why):
+        until(lambda: ways() == wanted, 5, why)
+
+    world.admin("ip", "link", "set", "f-stack-0.20", "down").finish()
+    becomes([10, None, 30], "one VLAN is down")
+    world.admin("ip", "link", "set", "f-stack-0.20", "up").finish()
+    becomes([10, 20, 30], "it is up")
+    default = ["-net", "0.0.0.0", "10.10.30.1", "-fib", 30]
+    world.admin("route", "-p", 0, "delete", *default).finish()
+    becomes([10, 20, 0], "without a route in its table the main table's holds")
+    keeper = json.loads(world.admin("status", "--json").output())[0]["keeper_pid"]
+    os.kill(keeper, signal.SIGKILL)
+    until(lambda: is_succeeded(world, keeper), 10, "the standby has taken over")
+    becomes([10, 20, 0], "the successor has the same network")
+    world.admin("route", "-p", 0, "add", *default).finish()
+    becomes([10, 20, 30], "all parts are there")
+
+
 def is_silent(router, tag, address):
     try:
-        router.find(tag, address)
+        router.find(tag, address, 0.3)
     except AssertionError:
         return True
     return False
