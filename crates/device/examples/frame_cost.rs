@@ -82,12 +82,12 @@ fn main() {
     peer.ip("link set peer-v up");
     peer.ip(&format!("addr add {PEER}/24 dev peer-v"));
     ours.enter();
-    let slots = Slots::of_kind("packet", "slip-v", 1, 0).expect("packet sockets");
+    let slots = Slots::of_kind("packet", "slip-v", 1).expect("packet sockets");
     measure("AF_PACKET on veth", &slots, &peer, "peer-v");
 
     peer.ip("addr flush dev peer-v");
     peer.enter();
-    let slots = Slots::of_kind("tap", "slip0", 1, 0).expect("TAP");
+    let slots = Slots::of_kind("tap", "slip0", 1).expect("TAP");
     iface::add_address("slip0", PEER.into(), 24).expect("address");
     iface::set_up("slip0").expect("up");
     measure("TAP", &slots, &peer, "slip0");

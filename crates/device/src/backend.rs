@@ -80,8 +80,6 @@ pub struct Description<'a> {
     /// The text after the kind's name and a colon.
     pub argument: Option<&'a str>,
     pub slots: u16,
-    /// Length of each receive ring; 0 = the back end's default.
-    pub ring_frames: u32,
     /// 802.1Q VLAN; 0 = frames without a tag.
     pub vlan: u16,
     pub settings: PortSettings,

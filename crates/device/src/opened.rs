@@ -28,7 +28,6 @@ pub(crate) struct OpenedPort {
 #[derive(Clone)]
 struct Again {
     argument: Option<String>,
-    ring_frames: u32,
     settings: PortSettings,
 }
 
@@ -62,7 +61,6 @@ impl OpenedPort {
             delivery: opened.delivery,
             again: Again {
                 argument: description.argument.map(str::to_owned),
-                ring_frames: description.ring_frames,
                 settings: description.settings,
             },
         })
@@ -79,7 +77,6 @@ impl OpenedPort {
             interface: &self.name,
             argument: self.again.argument.as_deref(),
             slots,
-            ring_frames: self.again.ring_frames,
             vlan: self.link.vlan,
             settings: self.again.settings,
         };

@@ -81,16 +81,11 @@ impl Slots {
         })
     }
 
-    /// A device of a kind as `--device` names it, with rings of so many frames (0 = the default).
+    /// A device of a kind as `--device` names it.
     ///
     /// # Errors
     /// There is no such kind, or it cannot be opened.
-    pub fn of_kind(
-        kind: &str,
-        interface: &str,
-        slots: u16,
-        ring_frames: u32,
-    ) -> Result<Slots, DeviceError> {
+    pub fn of_kind(kind: &str, interface: &str, slots: u16) -> Result<Slots, DeviceError> {
         let (backend, argument) = find(kind)?;
         Slots::open(
             backend,
@@ -98,7 +93,6 @@ impl Slots {
                 interface,
                 argument,
                 slots,
-                ring_frames,
                 ..Description::default()
             },
         )

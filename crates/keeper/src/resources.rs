@@ -444,7 +444,6 @@ fn open_slots(options: &Options, count: u16) -> Result<Slots, KeeperError> {
             interface,
             argument,
             slots: count,
-            ring_frames: 0,
             vlan,
             settings: options.device.settings,
         })

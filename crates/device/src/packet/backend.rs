@@ -109,8 +109,7 @@ pub(crate) fn open_members(
     steering: &Steering,
 ) -> Result<(Vec<OwnedFd>, RingParams), DeviceError> {
     let mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
-    let frames = description.ring_frames;
-    let (slots, ring) = open::open_slots(link.index, mtu, description.slots, frames)?;
+    let (slots, ring) = open::open_slots(link.index, mtu, description.slots)?;
     let failed = |source| {
         DeviceError::system(
             "attaching the steering to packet sockets",

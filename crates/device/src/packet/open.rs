@@ -7,7 +7,7 @@ use super::{RingParams, sys};
 use crate::error::DeviceError;
 
 /// Default number of ring slots.
-const FRAMES_DEFAULT: u32 = 2048;
+const FRAMES: u32 = 2048;
 /// Bytes of a block of ring memory.
 const BLOCK_SIZE: u32 = 64 * 1024;
 /// Bytes that the kernel keeps in a slot before a frame: its header, the address, the virtio
@@ -40,9 +40,8 @@ pub(crate) fn open_slots(
     index: u32,
     mtu: u16,
     count: u16,
-    ring_frames: u32,
 ) -> Result<(Vec<OwnedFd>, RingParams), DeviceError> {
-    let ring = ring_params(mtu, ring_frames);
+    let ring = ring_params(mtu);
     let failed = |source| DeviceError::system("opening a packet socket", "CAP_NET_RAW", source);
     let mut slots = Vec::with_capacity(usize::from(count));
     let mut group = None;
@@ -82,19 +81,14 @@ pub(crate) fn hear_all(index: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn ring_params(mtu: u16, ring_frames: u32) -> RingParams {
+fn ring_params(mtu: u16) -> RingParams {
     let frame_size = (u32::from(mtu) + SLOT_OVERHEAD)
         .next_power_of_two()
         .clamp(SLOT_SIZE_MIN, SLOT_SIZE_MAX);
-    let wanted = if ring_frames == 0 {
-        FRAMES_DEFAULT
-    } else {
-        ring_frames
-    };
     let per_block = BLOCK_SIZE / frame_size;
     RingParams {
         frame_size,
-        frame_count: wanted.clamp(per_block, 1 << 16).next_multiple_of(per_block),
+        frame_count: FRAMES.next_multiple_of(per_block),
         block_size: BLOCK_SIZE,
     }
 }

@@ -29,7 +29,7 @@ fn first_slot(slots: &Slots) -> Box<dyn Device> {
 
 fn packet(tag: &str) -> Bench {
     let pair = Pair::new(tag);
-    let slots = Slots::of_kind("packet", "slip-v", 1, 256).unwrap();
+    let slots = Slots::of_kind("packet", "slip-v", 1).unwrap();
     pair.announce(slots.link().mac);
     Bench {
         device: first_slot(&slots),
@@ -42,7 +42,7 @@ fn packet(tag: &str) -> Bench {
 /// The slot that has the interface's queue, and is sent everything.
 fn xdp(tag: &str, kind: &str) -> Bench {
     let pair = Pair::new(tag);
-    let slots = Slots::of_kind(kind, "slip-v", 2, 256).unwrap();
+    let slots = Slots::of_kind(kind, "slip-v", 2).unwrap();
     pair.announce(slots.link().mac);
     let steering = slots.steering();
     steering.set_own(&[(STACK.into(), 24)]).unwrap();
@@ -62,7 +62,7 @@ fn xdp(tag: &str, kind: &str) -> Bench {
 fn tap(tag: &str) -> Bench {
     let peer = Namespace::new(tag);
     peer.enter();
-    let slots = Slots::of_kind("tap", "slip0", 1, 0).unwrap();
+    let slots = Slots::of_kind("tap", "slip0", 1).unwrap();
     iface::add_address("slip0", PEER.into(), 24).unwrap();
     iface::set_up("slip0").unwrap();
     net::announce(&peer, "slip0", slots.link().mac);

@@ -17,7 +17,8 @@ const FRAMES_MAX: usize = 1 << 20;
 /// The region: the position of the ring, then a count for each frame.
 const COUNTS: usize = 4096;
 const REGION_LEN: usize = COUNTS + 4 * FRAMES_MAX;
-const RING: u32 = 4096;
+/// Frames in the receive ring of a packet socket.
+const RING: u32 = 2048;
 /// Lead of the sender over the holder: the ring never overflows, however busy the machine.
 const AHEAD_MAX: u32 = RING / 2;
 const KILLS: u64 = 20;
@@ -85,7 +86,7 @@ fn a_killed_holder_loses_nothing_and_duplicates_at_most_one_batch() {
         return;
     }
     let pair = Pair::new("lease");
-    let slots = Slots::of_kind("packet", "slip-v", 2, RING).unwrap();
+    let slots = Slots::of_kind("packet", "slip-v", 2).unwrap();
     pair.announce(slots.link().mac);
     slots.steering().set_own(&[(STACK.into(), 24)]).unwrap();
     let region = Region::create("handover", REGION_LEN).unwrap();

@@ -44,7 +44,7 @@ fn leaks_again(pair: &Pair, port: u16) -> bool {
 fn open(tag: &str) -> (Pair, Slots) {
     let pair = Pair::new(tag);
     pair.ours.sysctl("net.ipv4.ip_forward", "1");
-    let slots = Slots::of_kind("packet", "slip-v", 1, 64).unwrap();
+    let slots = Slots::of_kind("packet", "slip-v", 1).unwrap();
     pair.announce(slots.link().mac);
     slots.steering().set_own(&[(STACK.into(), 24)]).unwrap();
     (pair, slots)
@@ -139,7 +139,7 @@ fn an_old_kernels_drop_fails_open_when_its_keeper_is_gone() {
 
     // A keeper that died left its filter behind; the next one takes its place.
     slots.leave();
-    let mut slots = Slots::of_kind("packet", "slip-v", 1, 64).unwrap();
+    let mut slots = Slots::of_kind("packet", "slip-v", 1).unwrap();
     slots.steering().set_own(&[(STACK.into(), 24)]).unwrap();
     slots.install_ingress_drop_by_filter().unwrap();
     assert_eq!(leaks(&pair, 7), 0);

@@ -21,7 +21,7 @@ impl Socket {
 
     fn open(&self, role: &str, slots: u16) -> Slots {
         let kind = format!("memif:{},role={role},ring=64", self.0.display());
-        Slots::of_kind(&kind, "memif0", slots, 0).unwrap()
+        Slots::of_kind(&kind, "memif0", slots).unwrap()
     }
 }
 

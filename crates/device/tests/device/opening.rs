@@ -13,7 +13,7 @@ fn each_reason_why_a_device_does_not_open_has_its_own_error() {
         return;
     }
     let pair = Pair::new("errors");
-    let open = |name| Slots::of_kind("packet", name, 1, 64).err();
+    let open = |name| Slots::of_kind("packet", name, 1).err();
     assert!(matches!(
         open("nowhere"),
         Some(DeviceError::NoSuchInterface(_))
@@ -29,13 +29,13 @@ fn each_reason_why_a_device_does_not_open_has_its_own_error() {
     ));
     pair.ours.ip("link set slip-v up");
     assert!(open("slip-v").is_none());
-    let many = Slots::of_kind("packet", "slip-v", 1000, 64).err();
+    let many = Slots::of_kind("packet", "slip-v", 1000).err();
     assert!(matches!(many, Some(DeviceError::OutOfRange { .. })));
 
-    let tap = Slots::of_kind("tap", "slip0", 2, 0).unwrap();
-    let again = Slots::of_kind("tap", "slip0", 2, 0).err();
+    let tap = Slots::of_kind("tap", "slip0", 2).unwrap();
+    let again = Slots::of_kind("tap", "slip0", 2).err();
     assert!(matches!(again, Some(DeviceError::TapBusy(_))), "{again:?}");
-    let taken = Slots::of_kind("tap", "slip-v", 1, 0).err();
+    let taken = Slots::of_kind("tap", "slip-v", 1).err();
     assert!(matches!(taken, Some(DeviceError::TapBusy(_))), "{taken:?}");
     assert!(iface::exists("slip0"));
     drop(tap);
@@ -63,7 +63,7 @@ fn the_kernels_side_of_an_interface_can_be_read_and_set_up() {
     namespace.enter();
     let first = iface::free_private_subnet().unwrap();
     assert_eq!(first.octets(), [10, 254, 0, 0]);
-    let _tap = Slots::of_kind("tap", "slip0", 1, 0).unwrap();
+    let _tap = Slots::of_kind("tap", "slip0", 1).unwrap();
     assert!(!iface::link("slip0").unwrap().is_up);
     iface::add_address("slip0", [10, 254, 0, 1].into(), 24).unwrap();
     iface::add_address("slip0", [10, 254, 0, 1].into(), 24).unwrap();

@@ -17,7 +17,6 @@ fn slots(kind: &str, interface: &str, rule: Rule) -> Slots {
         interface,
         argument,
         slots: SLOTS,
-        ring_frames: 256,
         ..Description::default()
     };
     Slots::open_ports(backend, &[description], Some(rule)).unwrap()

@@ -42,7 +42,7 @@ impl Bench {
 
     fn packet(tag: &str) -> Bench {
         let pair = Pair::new(tag);
-        let slots = Slots::of_kind("packet", "slip-v", SLOTS, 256).unwrap();
+        let slots = Slots::of_kind("packet", "slip-v", SLOTS).unwrap();
         pair.announce(slots.link().mac);
         Bench::new(slots, pair.peer, Some(pair.ours))
     }
@@ -50,7 +50,7 @@ impl Bench {
     fn tap(tag: &str) -> Bench {
         let peer = Namespace::new(tag);
         peer.enter();
-        let slots = Slots::of_kind("tap", "slip0", SLOTS, 0).unwrap();
+        let slots = Slots::of_kind("tap", "slip0", SLOTS).unwrap();
         iface::add_address("slip0", PEER.into(), 24).unwrap();
         iface::set_up("slip0").unwrap();
         net::announce(&peer, "slip0", slots.link().mac);

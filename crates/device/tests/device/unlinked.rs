@@ -47,7 +47,7 @@ fn a_null_device_swallows_frames_and_knows_every_neighbour() {
     if !net::may_run("null device") {
         return;
     }
-    let slots = Slots::of_kind("null", "null0", 2, 0).unwrap();
+    let slots = Slots::of_kind("null", "null0", 2).unwrap();
     let mut device = slots.adopt(1, RingPosition::private()).unwrap();
     net::send(&mut *device, &[0xff; 60], &[7; 900], TxOffload::NONE);
     assert!(!device.has_rx());
@@ -92,7 +92,7 @@ impl Recorded {
 
     fn open(&self, suffix: &str) -> Slots {
         let kind = format!("replay:{}{suffix}", self.0.display());
-        Slots::of_kind(&kind, "replay0", 3, 0).unwrap()
+        Slots::of_kind(&kind, "replay0", 3).unwrap()
     }
 }
 
@@ -172,7 +172,7 @@ fn a_file_that_is_no_capture_is_refused_with_its_name() {
             "neither a pcapng nor a pcap file",
         ),
     ] {
-        let error = Slots::of_kind(kind, "replay0", 2, 0).err().unwrap();
+        let error = Slots::of_kind(kind, "replay0", 2).err().unwrap();
         assert!(matches!(error, DeviceError::Unsuitable(_)), "{error}");
         assert!(error.to_string().contains(word), "{error}");
     }

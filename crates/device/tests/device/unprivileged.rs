@@ -114,13 +114,13 @@ fn an_engine_without_privileges_has_its_slot_and_nothing_else() {
         return;
     }
     let pair = Pair::new("nobody");
-    let slots = Slots::of_kind("packet", "slip-v", 2, 64).unwrap();
+    let slots = Slots::of_kind("packet", "slip-v", 2).unwrap();
     pair.announce(slots.link().mac);
     check(&slots, &pair.peer);
 
     let peer = Namespace::new("nobody-t");
     peer.enter();
-    let slots = Slots::of_kind("tap", "slip0", 2, 0).unwrap();
+    let slots = Slots::of_kind("tap", "slip0", 2).unwrap();
     iface::add_address("slip0", PEER.into(), 24).unwrap();
     iface::set_up("slip0").unwrap();
     net::announce(&peer, "slip0", slots.link().mac);

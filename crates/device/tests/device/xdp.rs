@@ -14,7 +14,7 @@ const OURS: u16 = 7;
 
 /// A device of which slot 1 has one port.
 fn open(pair: &Pair, kind: &str) -> Slots {
-    let slots = Slots::of_kind(kind, "slip-v", 3, 1024).unwrap();
+    let slots = Slots::of_kind(kind, "slip-v", 3).unwrap();
     pair.announce(slots.link().mac);
     let steering = slots.steering();
     steering.set_own(&[(STACK.into(), 24)]).unwrap();
@@ -117,7 +117,7 @@ fn the_xdp_program_is_detached_with_its_last_descriptor() {
     let has_program = || pair.ours.exec("ip link show slip-v").contains("prog/xdp");
     let slots = open(&pair, "xdp:native");
     assert!(has_program());
-    let second = Slots::of_kind("xdp:native", "slip-v", 2, 64).err().unwrap();
+    let second = Slots::of_kind("xdp:native", "slip-v", 2).err().unwrap();
     assert!(matches!(second, DeviceError::Unsuitable(_)), "{second}");
     drop(slots);
     assert!(!has_program());
@@ -134,7 +134,7 @@ fn the_xdp_program_is_detached_with_its_last_descriptor() {
             .try_clone_to_owned()
             .is_ok()
     );
-    let wrong = Slots::of_kind("xdp:turbo", "slip-v", 2, 64).err().unwrap();
+    let wrong = Slots::of_kind("xdp:turbo", "slip-v", 2).err().unwrap();
     assert!(wrong.to_string().contains("native, generic"), "{wrong}");
 }
 

@@ -44,12 +44,11 @@ impl Set {
     }
 
     /// Puts a member back at the end of the ready list, with its unreported events.
-    pub(crate) fn queue_again(&self, item: u64, edges: u32) {
+    pub(crate) fn queue_again(&self, item: u64) {
         let mut inner = self.inner.lock();
         let Some(found) = inner.items.get_mut(&item) else {
             return;
         };
-        found.edges |= edges;
         if !found.is_queued {
             found.is_queued = true;
             inner.ready.push_back(item);
@@ -78,7 +77,7 @@ impl Set {
     pub(crate) fn queue_item_of(&self, fd: i32, target: u64) {
         let item = self.inner.lock().index.get(&(fd, target)).copied();
         if let Some(item) = item {
-            self.queue_again(item, 0);
+            self.queue_again(item);
             self.wake();
         }
     }

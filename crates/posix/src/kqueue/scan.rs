@@ -82,7 +82,7 @@ impl KqueueRef<'_> {
             count += reported.count;
             self.settle_member(inner, popped.fd, reported);
             if reported.is_level || reported.is_cut {
-                self.set.queue_again(popped.item, 0);
+                self.set.queue_again(popped.item);
             }
             if reported.is_cut {
                 break;
