@@ -350,7 +350,7 @@ fn meta_of(bytes: &[u8], link: u16) -> Option<IpMeta> {
         ..RxMeta::VERIFIED
     };
     if let Some(packet) = Ipv6Packet::parse_quoted(bytes) {
-        return Some(IpMeta::of_v6(&packet.header, false, meta));
+        return Some(IpMeta::of_v6(&packet.header, meta));
     }
     let packet = Ipv4Packet::parse_quoted(bytes).ok()?;
     Some(IpMeta::of_v4(&packet.header, false, meta))

@@ -11,7 +11,7 @@ use crate::counters::Counter;
 use crate::effects::{Effects, Payload};
 use crate::fib::Choice;
 use crate::icmp_limit::IcmpLimit;
-use crate::ip::{Ends, IcmpDetails, IpMeta, PathCause, QUOTED_LEN, Report, parse_flow};
+use crate::ip::{Ends, IcmpDetails, IpMeta, PathCause, Report, parse_flow};
 use crate::network_layer::{Cx, OutPacket, OutSegment};
 use crate::options::{DEFAULT_TTL, MtuDiscovery};
 use crate::time::Instant;
@@ -62,13 +62,11 @@ impl Cx<'_> {
             .ok()
             .filter(|quoted| self.net.routes.is_own(quoted.header.src))
             .and_then(|quoted| {
-                let (protocol, error) = parse_flow(&quoted, cause, false)?;
-                let payload = quoted.payload.get(QUOTED_LEN..).unwrap_or(&[]);
-                let details = details_of(ip, bytes, payload);
+                let quoted = parse_flow(&quoted, cause, false)?;
                 Some(Report {
-                    protocol,
-                    error,
-                    details,
+                    protocol: quoted.protocol,
+                    error: quoted.error,
+                    details: details_of(ip, bytes, quoted.rest),
                 })
             });
         let Some(report) = report else {

@@ -77,17 +77,18 @@ impl Cx<'_> {
             self.learn_path_mtu(now, peer.into(), mtu);
             return None;
         }
-        let found = parse_flow(message.body, cause, false)
-            .map(|(protocol, error, rest)| (protocol, error.on_link(LinkId(ip.link)), rest))
-            .filter(|(_, error, _)| self.net.is_own(error.local.ip()));
-        let Some((protocol, error, payload)) = found else {
+        let Some(quoted) = parse_flow(message.body, cause, false) else {
             return self.drop_icmpv6(Counter::DropIcmpQuote);
         };
+        let error = quoted.error.on_link(LinkId(ip.link));
+        if !self.net.is_own(error.local.ip()) {
+            return self.drop_icmpv6(Counter::DropIcmpQuote);
+        }
         self.counters.bump(Counter::RxIcmpErrors);
         Some(Report {
-            protocol,
+            protocol: quoted.protocol,
             error,
-            details: details_of(ip, bytes, payload),
+            details: details_of(ip, bytes, quoted.rest),
         })
     }
 

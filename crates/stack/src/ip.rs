@@ -117,25 +117,36 @@ pub enum PathCause {
     ParameterProblem,
 }
 
+/// A packet of ours that an ICMP error quotes.
+pub(crate) struct QuotedPacket<'a> {
+    pub protocol: u8,
+    pub error: PathError,
+    /// The bytes behind the first eight of the transport header.
+    pub rest: &'a [u8],
+}
+
 /// Reads the flow out of a packet of ours: headers as we sent them, possibly cut off after eight
 /// bytes of the transport header.
-pub(crate) fn parse_flow(
-    packet: &Ipv4Packet<'_>,
+pub(crate) fn parse_flow<'a>(
+    packet: &Ipv4Packet<'a>,
     cause: PathCause,
     trusted: bool,
-) -> Option<(u8, PathError)> {
+) -> Option<QuotedPacket<'a>> {
     let protocol = packet.header.protocol;
     if packet.fragment_offset != 0 || !matches!(protocol, protocol::TCP | protocol::UDP) {
         return None;
     }
-    // Both protocols begin with the ports; the third value is a sequence number only for TCP.
-    let (src_port, dst_port, sequence) = tcp::parse_quoted(packet.payload)?;
+    let quoted = tcp::Quoted::parse(packet.payload)?;
     let error = PathError {
-        local: SocketAddr::new(IpAddr::V4(packet.header.src), src_port),
-        remote: SocketAddr::new(IpAddr::V4(packet.header.dst), dst_port),
+        local: SocketAddr::new(IpAddr::V4(packet.header.src), quoted.src_port),
+        remote: SocketAddr::new(IpAddr::V4(packet.header.dst), quoted.dst_port),
         cause,
-        sequence: (protocol == protocol::TCP).then_some(sequence),
+        sequence: (protocol == protocol::TCP).then_some(quoted.sequence),
         trusted,
     };
-    Some((protocol, error))
+    Some(QuotedPacket {
+        protocol,
+        error,
+        rest: packet.payload.get(QUOTED_LEN..).unwrap_or(&[]),
+    })
 }

@@ -11,7 +11,7 @@ use slipstack_wire::{protocol, tcp};
 
 use crate::counters::Counter;
 use crate::effects::RxMeta;
-use crate::ip::{Ends, IpMeta, PathCause, PathError, QUOTED_LEN};
+use crate::ip::{Ends, IpMeta, PathCause, PathError, QUOTED_LEN, QuotedPacket};
 use crate::network_layer::NetworkLayer;
 
 /// Checks the addresses of a received packet; the error is the reason for dropping it.
@@ -64,13 +64,13 @@ pub(crate) fn accept(
 impl IpMeta {
     /// As [`IpMeta::of_v4`], for IPv6.
     #[inline]
-    pub(crate) fn of_v6(header: &Ipv6Header, group: bool, meta: RxMeta) -> IpMeta {
+    pub(crate) fn of_v6(header: &Ipv6Header, meta: RxMeta) -> IpMeta {
         IpMeta {
             src: IpAddr::V6(header.src),
             dst: IpAddr::V6(header.dst),
             tos: header.traffic_class,
             ttl: header.hop_limit,
-            group,
+            group: false,
             local: meta.local,
             link: meta.link,
         }
@@ -105,24 +105,28 @@ pub(crate) fn is_discovery(upper: &Upper<'_>) -> bool {
 }
 
 /// Parses the flow of a packet of ours, possibly truncated after eight bytes of the transport
-/// header; also returns the bytes behind them.
+/// header.
 pub(crate) fn parse_flow(
     bytes: &[u8],
     cause: PathCause,
     trusted: bool,
-) -> Option<(u8, PathError, &[u8])> {
+) -> Option<QuotedPacket<'_>> {
     let packet = Ipv6Packet::parse_quoted(bytes)?;
     let (protocol, transport) = extensions::find_quoted(packet.header.next_header, packet.payload)?;
     if !matches!(protocol, protocol::TCP | protocol::UDP) {
         return None;
     }
-    let (src_port, dst_port, sequence) = tcp::parse_quoted(transport)?;
+    let quoted = tcp::Quoted::parse(transport)?;
     let error = PathError {
-        local: SocketAddr::new(IpAddr::V6(packet.header.src), src_port),
-        remote: SocketAddr::new(IpAddr::V6(packet.header.dst), dst_port),
+        local: SocketAddr::new(IpAddr::V6(packet.header.src), quoted.src_port),
+        remote: SocketAddr::new(IpAddr::V6(packet.header.dst), quoted.dst_port),
         cause,
-        sequence: (protocol == protocol::TCP).then_some(sequence),
+        sequence: (protocol == protocol::TCP).then_some(quoted.sequence),
         trusted,
     };
-    Some((protocol, error, transport.get(QUOTED_LEN..).unwrap_or(&[])))
+    Some(QuotedPacket {
+        protocol,
+        error,
+        rest: transport.get(QUOTED_LEN..).unwrap_or(&[]),
+    })
 }

@@ -396,9 +396,8 @@ fn report_of(frame: &HeldFrame, link: LinkId) -> Option<Report<'_>> {
     let (header, bytes) = EthernetHeader::parse(frame.header())?;
     let is_v6 = header.ethertype == EtherType::IPV6;
     let cause = PathCause::HostUnreachable;
-    let (protocol, error) = if is_v6 {
-        let (protocol, error, _) = ipv6::parse_flow(bytes, cause, true)?;
-        (protocol, error)
+    let packet = if is_v6 {
+        ipv6::parse_flow(bytes, cause, true)?
     } else {
         parse_flow(&Ipv4Packet::parse_quoted(bytes).ok()?, cause, true)?
     };
@@ -407,7 +406,7 @@ fn report_of(frame: &HeldFrame, link: LinkId) -> Option<Report<'_>> {
     } else {
         (3, 1, icmp::QUOTE_MAX - ipv4_header::HEADER_LEN)
     };
-    let error = error.on_link(link);
+    let error = packet.error.on_link(link);
     let payload = frame.bytes();
     let details = IcmpDetails {
         offender: error.local.ip(),
@@ -420,7 +419,7 @@ fn report_of(frame: &HeldFrame, link: LinkId) -> Option<Report<'_>> {
         payload: &payload[..payload.len().min(quoted - QUOTED_LEN)],
     };
     Some(Report {
-        protocol,
+        protocol: packet.protocol,
         error,
         details,
     })

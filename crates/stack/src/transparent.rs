@@ -55,7 +55,7 @@ impl Stack {
     ) {
         if let Some(packet) = Ipv6Packet::parse(bytes) {
             let header = &packet.header;
-            let ip = IpMeta::of_v6(header, false, meta);
+            let ip = IpMeta::of_v6(header, meta);
             if !link_group && self.has_transparent(&ip, header.next_header, packet.payload) {
                 self.counters.bump(Counter::RxIpv6);
                 return match header.next_header {
@@ -83,16 +83,17 @@ impl Stack {
 
     /// Returns whether a socket of ours has both ends of the packet.
     fn has_transparent(&self, ip: &IpMeta, number: u8, transport: &[u8]) -> bool {
-        let Some((src_port, dst_port, _)) = tcp::parse_quoted(transport) else {
+        let Some(quoted) = tcp::Quoted::parse(transport) else {
             return false;
         };
+        let (own, peer) = (quoted.dst_port, quoted.src_port);
         match number {
             protocol::TCP => {
-                let key = FlowKey::new(ip.dst, dst_port, ip.src, src_port);
+                let key = FlowKey::new(ip.dst, own, ip.src, peer);
                 self.tcp.has_place(&key)
             }
             protocol::UDP => {
-                let ends = ((ip.dst, dst_port).into(), (ip.src, src_port).into());
+                let ends = ((ip.dst, own).into(), (ip.src, peer).into());
                 self.udp.has_connected(ends)
             }
             _ => false,

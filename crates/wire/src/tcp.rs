@@ -157,14 +157,24 @@ impl TcpHeader {
     }
 }
 
-/// Parses ports and sequence number: the least that an ICMP error quotes (RFC 792).
-pub fn parse_quoted(bytes: &[u8]) -> Option<(u16, u16, u32)> {
-    let (h, _) = bytes.split_first_chunk::<8>()?;
-    Some((
-        u16::from_be_bytes([h[0], h[1]]),
-        u16::from_be_bytes([h[2], h[3]]),
-        u32::from_be_bytes([h[4], h[5], h[6], h[7]]),
-    ))
+/// The first eight bytes of a transport header, the least that an ICMP error quotes (RFC 792).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quoted {
+    pub src_port: u16,
+    pub dst_port: u16,
+    /// TCP's sequence number; UDP has length and checksum there.
+    pub sequence: u32,
+}
+
+impl Quoted {
+    pub fn parse(bytes: &[u8]) -> Option<Quoted> {
+        let (h, _) = bytes.split_first_chunk::<8>()?;
+        Some(Quoted {
+            src_port: u16::from_be_bytes([h[0], h[1]]),
+            dst_port: u16::from_be_bytes([h[2], h[3]]),
+            sequence: u32::from_be_bytes([h[4], h[5], h[6], h[7]]),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -201,7 +211,7 @@ mod tests {
                 let len = HEADER_LEN + segment.options.len() + segment.payload.len();
                 prop_assert_eq!(len, bytes.len());
             }
-            let _ = parse_quoted(&bytes);
+            let _ = Quoted::parse(&bytes);
         }
 
         #[test]

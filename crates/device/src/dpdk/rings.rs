@@ -84,6 +84,14 @@ pub struct Tag {
     pub virtio: [u8; vnet::TAP_LEN],
 }
 
+/// The header of one cell: a frame takes one or several.
+struct Cell {
+    tag: Tag,
+    len: usize,
+    /// The frame continues in the next cell.
+    goes_on: bool,
+}
+
 /// The memory of one slot.
 #[derive(Clone, Debug)]
 pub struct Rings(Region);
@@ -230,11 +238,12 @@ impl Writer {
         for index in 0..cells {
             let taken = left.min(DATA_MAX);
             left -= taken;
-            self.fill(
-                self.head.wrapping_add(index),
-                (tag, taken, left > 0),
-                &mut rest,
-            );
+            let cell = Cell {
+                tag,
+                len: taken,
+                goes_on: left > 0,
+            };
+            self.fill(self.head.wrapping_add(index), cell, &mut rest);
         }
         self.head = self.head.wrapping_add(cells);
         true
@@ -249,7 +258,8 @@ impl Writer {
     }
 
     #[inline]
-    fn fill(&self, index: u32, (tag, len, goes_on): (Tag, usize, bool), rest: &mut Gather<'_>) {
+    fn fill(&self, index: u32, cell: Cell, rest: &mut Gather<'_>) {
+        let Cell { tag, len, goes_on } = cell;
         let at = self.way.cell_at(index);
         let mut header = [0; DATA_AT];
         header[..2].copy_from_slice(&(len as u16).to_ne_bytes());
@@ -360,16 +370,20 @@ impl Reader {
         if waiting > CELLS {
             return None;
         }
-        let (tag, mut len, mut goes_on) = self.read(self.tail)?;
+        let Cell {
+            tag,
+            mut len,
+            mut goes_on,
+        } = self.read(self.tail)?;
         let mut cells = 1;
         while goes_on {
             if cells == waiting {
                 return None;
             }
-            let (_, more, next) = self.read(self.tail.wrapping_add(cells))?;
-            len += more;
+            let next = self.read(self.tail.wrapping_add(cells))?;
+            len += next.len;
             cells += 1;
-            goes_on = next;
+            goes_on = next.goes_on;
         }
         (len <= FRAME_MAX).then_some(Waiting {
             tag,
@@ -380,7 +394,7 @@ impl Reader {
     }
 
     #[inline]
-    fn read(&self, index: u32) -> Option<(Tag, usize, bool)> {
+    fn read(&self, index: u32) -> Option<Cell> {
         let mut header = [0; 20];
         self.rings.0.read_into(self.way.cell_at(index), &mut header);
         let [a, b, c, d, e, f, _, _, virtio @ ..] = header;
@@ -391,7 +405,11 @@ impl Reader {
             is_away: flags & FLAG_AWAY != 0,
             virtio,
         };
-        (len <= DATA_MAX).then_some((tag, len, flags & FLAG_NEXT != 0))
+        (len <= DATA_MAX).then_some(Cell {
+            tag,
+            len,
+            goes_on: flags & FLAG_NEXT != 0,
+        })
     }
 
     /// One of the cells of a frame. Its length is read again, and no longer than a cell.

@@ -35,6 +35,24 @@ pub struct Listener {
     pub count: u32,
 }
 
+/// The address, port and link that a program listens on, as in [`Listener`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    pub address: IpAddr,
+    pub port: u16,
+    pub link: u16,
+}
+
+impl Bound {
+    pub fn new(address: IpAddr, port: u16, link: u16) -> Bound {
+        Bound {
+            address,
+            port,
+            link,
+        }
+    }
+}
+
 /// Reason why a port cannot be listened on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenRefused {
@@ -85,15 +103,10 @@ impl Listeners {
     }
 
     /// Takes one claim back. Unknown claims are ignored.
-    pub fn release(
-        &mut self,
-        client: ClientId,
-        protocol: Transport,
-        (address, port, link): (IpAddr, u16, u16),
-    ) {
+    pub fn release(&mut self, client: ClientId, protocol: Transport, bound: Bound) {
         let position = self.table.iter().position(|l| {
             (l.client, l.protocol) == (client, protocol)
-                && (l.address, l.port, l.link) == (address, port, link)
+                && (l.address, l.port, l.link) == (bound.address, bound.port, bound.link)
         });
         let Some(position) = position else { return };
         match self.table[position].count {
@@ -392,11 +405,8 @@ mod tests {
             assert_eq!(listeners.claim(listener(1, 1, 80)), Ok(()));
         }
         let release = |listeners: &mut Listeners| {
-            listeners.release(
-                ClientId(1),
-                Transport::Tcp,
-                (Ipv4Addr::UNSPECIFIED.into(), 80, 0),
-            );
+            let bound = Bound::new(Ipv4Addr::UNSPECIFIED.into(), 80, 0);
+            listeners.release(ClientId(1), Transport::Tcp, bound);
         };
         release(&mut listeners);
         assert_eq!(listeners.slots(Transport::Tcp, 80), [1]);

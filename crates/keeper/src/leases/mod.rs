@@ -9,14 +9,14 @@ mod groups;
 mod listeners;
 mod ports;
 
-use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 use slipstack_device::Transport;
 
 pub use clients::{CLIENTS_MAX, Client, ClientId, Clients, Family, ProcessKey};
 pub use groups::{Choice, Groups, MEMBERS_MAX};
-pub use listeners::{LISTENERS_MAX, ListenRefused, Listener, Listeners};
+pub use listeners::{Bound, LISTENERS_MAX, ListenRefused, Listener, Listeners};
 pub use ports::{PortBlocks, ports_beside, system_ports};
 
 /// The keeper's own slot.
@@ -57,12 +57,35 @@ pub enum LeaseError {
     Listen(ListenRefused),
 }
 
+/// Consecutive local ports of one protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortSpan {
+    pub protocol: Transport,
+    pub first: u16,
+    /// Included.
+    pub last: u16,
+}
+
+impl PortSpan {
+    pub const fn one(protocol: Transport, port: u16) -> PortSpan {
+        PortSpan {
+            protocol,
+            first: port,
+            last: port,
+        }
+    }
+
+    pub fn ports(self) -> RangeInclusive<u16> {
+        self.first..=self.last
+    }
+}
+
 /// The leases of a client that has gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     pub client: Client,
-    /// Local ports whose route may have changed, in inclusive ranges.
-    pub ports: Vec<(Transport, u16, u16)>,
+    /// Local ports whose route may have changed.
+    pub ports: Vec<PortSpan>,
 }
 
 /// All leases of one keeper.
@@ -165,7 +188,7 @@ impl Leases {
         &mut self,
         id: ClientId,
         protocol: Transport,
-        (address, port, link): (IpAddr, u16, u16),
+        bound: Bound,
         reuse_port: bool,
     ) -> Result<(), LeaseError> {
         let client = self.clients.find(id).ok_or(LeaseError::UnknownClient)?;
@@ -174,9 +197,9 @@ impl Leases {
             family: client.family,
             uid: client.uid,
             protocol,
-            address,
-            port,
-            link,
+            address: bound.address,
+            port: bound.port,
+            link: bound.link,
             reuse_port,
             slot: client.slot,
             is_yielding: false,
@@ -189,11 +212,11 @@ impl Leases {
     /// [`Leases::free_slot`].
     pub fn leave(&mut self, id: ClientId) -> Option<Left> {
         let client = self.clients.remove(id)?;
-        let mut ports: Vec<(Transport, u16, u16)> = self
+        let mut ports: Vec<PortSpan> = self
             .listeners
             .release_all(id)
             .into_iter()
-            .map(|(protocol, port)| (protocol, port, port))
+            .map(|(protocol, port)| PortSpan::one(protocol, port))
             .collect();
         if let Some(slot) = client.slot {
             ports.extend(both_protocols(&self.blocks.release(slot)));
@@ -247,9 +270,9 @@ impl Leases {
     }
 }
 
-/// Each of the ports as a range, of TCP and of UDP.
-pub fn both_protocols(ports: &[u16]) -> impl Iterator<Item = (Transport, u16, u16)> + '_ {
-    let of = |protocol| ports.iter().map(move |port| (protocol, *port, *port));
+/// Each of the ports, of TCP and of UDP.
+pub fn both_protocols(ports: &[u16]) -> impl Iterator<Item = PortSpan> + '_ {
+    let of = |protocol| ports.iter().map(move |port| PortSpan::one(protocol, *port));
     of(Transport::Tcp).chain(of(Transport::Udp))
 }
 

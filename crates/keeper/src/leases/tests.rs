@@ -18,6 +18,10 @@ fn engine(leases: &mut Leases, pid: u32, family: u64) -> ClientId {
     id
 }
 
+fn any(port: u16) -> Bound {
+    Bound::new(Ipv4Addr::UNSPECIFIED.into(), port, 0)
+}
+
 #[test]
 fn slots_are_leased_once_and_the_keepers_never() {
     let mut leases = Leases::new(3, blocks());
@@ -47,12 +51,7 @@ fn a_client_that_leaves_frees_all_its_ports() {
     let mut leases = Leases::new(4, blocks());
     let a = engine(&mut leases, 1, 1);
     leases
-        .listen(
-            a,
-            Transport::Tcp,
-            (Ipv4Addr::UNSPECIFIED.into(), 80, 0),
-            false,
-        )
+        .listen(a, Transport::Tcp, any(80), false)
         .expect("listen");
     let places = leases.lease_ports(a, 17, 1).expect("ports");
     let ports = leases.blocks().ports(places);
@@ -61,8 +60,8 @@ fn a_client_that_leaves_frees_all_its_ports() {
     assert_eq!(leases.route(Transport::Udp, first), Route::Slot(1));
     let left = leases.leave(a).expect("was there");
     assert_eq!(left.client.program, "program1");
-    assert!(left.ports.contains(&(Transport::Tcp, 80, 80)));
-    assert!(left.ports.contains(&(Transport::Udp, first, first)));
+    assert!(left.ports.contains(&PortSpan::one(Transport::Tcp, 80)));
+    assert!(left.ports.contains(&PortSpan::one(Transport::Udp, first)));
     assert_eq!(leases.route(Transport::Tcp, 80), Route::Keeper);
     assert_eq!(leases.route(Transport::Tcp, last), Route::Keeper);
 }
@@ -72,34 +71,19 @@ fn workers_share_and_other_programs_are_refused() {
     let mut leases = Leases::new(8, blocks());
     let master = leases.enter(program(1, 9)).expect("room");
     leases
-        .listen(
-            master,
-            Transport::Tcp,
-            (Ipv4Addr::UNSPECIFIED.into(), 80, 0),
-            false,
-        )
+        .listen(master, Transport::Tcp, any(80), false)
         .expect("claim");
     assert_eq!(leases.route(Transport::Tcp, 80), Route::Keeper);
     for pid in [2, 3] {
         let worker = engine(&mut leases, pid, 9);
         leases
-            .listen(
-                worker,
-                Transport::Tcp,
-                (Ipv4Addr::UNSPECIFIED.into(), 80, 0),
-                false,
-            )
+            .listen(worker, Transport::Tcp, any(80), false)
             .expect("worker");
     }
     assert_eq!(leases.route(Transport::Tcp, 80), Route::Shared(vec![1, 2]));
     let stranger = engine(&mut leases, 4, 4);
     assert_eq!(
-        leases.listen(
-            stranger,
-            Transport::Tcp,
-            (Ipv4Addr::UNSPECIFIED.into(), 80, 0),
-            false
-        ),
+        leases.listen(stranger, Transport::Tcp, any(80), false),
         Err(LeaseError::Listen(ListenRefused::InUse(master)))
     );
 }
@@ -109,12 +93,7 @@ fn claims_made_before_the_engine_are_served_by_it() {
     let mut leases = Leases::new(2, blocks());
     let a = leases.enter(program(1, 1)).expect("room");
     leases
-        .listen(
-            a,
-            Transport::Udp,
-            (Ipv4Addr::UNSPECIFIED.into(), 53, 0),
-            false,
-        )
+        .listen(a, Transport::Udp, any(53), false)
         .expect("claim");
     assert_eq!(leases.route(Transport::Udp, 53), Route::Keeper);
     leases.lease_slot(a).expect("slot");
@@ -129,7 +108,7 @@ fn a_port_among_the_outgoing_ones_of_another_program_may_be_claimed() {
     let first = leases.blocks().ports(places)[0];
     let b = engine(&mut leases, 2, 2);
     assert_eq!(leases.route(Transport::Tcp, first), Route::Slot(1));
-    let any = (Ipv4Addr::UNSPECIFIED.into(), first, 0);
+    let any = any(first);
     assert_eq!(leases.listen(b, Transport::Tcp, any, false), Ok(()));
     assert_eq!(leases.route(Transport::Tcp, first), Route::Slot(2));
     assert_eq!(leases.route(Transport::Udp, first), Route::Slot(1));
@@ -143,12 +122,7 @@ fn leases_survive_being_written_and_read() {
     let a = engine(&mut leases, 1, 1);
     leases.lease_ports(a, 3, 1).expect("ports");
     leases
-        .listen(
-            a,
-            Transport::Tcp,
-            (Ipv4Addr::UNSPECIFIED.into(), 80, 0),
-            true,
-        )
+        .listen(a, Transport::Tcp, any(80), true)
         .expect("listen");
     let text = serde_json::to_vec(&leases).expect("write");
     let mut again: Leases = serde_json::from_slice(&text).expect("read");

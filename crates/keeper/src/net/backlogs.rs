@@ -69,6 +69,13 @@ pub(super) struct Backlogs {
     pub(super) reset: u64,
 }
 
+/// A connection that no stack has, with the bytes that its peer has sent.
+pub(super) struct Detached<'a> {
+    pub image: &'a ConnectionImage,
+    pub bytes: &'a [u8],
+    pub has_fin: bool,
+}
+
 impl Backlogs {
     /// Records a SYN to a socket that no engine serves.
     pub(super) fn want(&mut self, port: u16, (intent, link): (Intent, u16)) {
@@ -300,29 +307,30 @@ impl Net {
             return;
         };
         let image = image.without_ranges();
-        self.pass_on((&image, &bytes, has_fin), now);
+        let detached = Detached {
+            image: &image,
+            bytes: &bytes,
+            has_fin,
+        };
+        self.pass_on(detached, now);
     }
 
     /// Sends a connection with its received data to the listener that the steering table names, or
     /// keeps it until there is one.
-    pub(super) fn pass_on(
-        &mut self,
-        (image, bytes, has_fin): (&ConnectionImage, &[u8], bool),
-        now: u64,
-    ) {
-        let Some(ends) = image.endpoints() else {
+    pub(super) fn pass_on(&mut self, detached: Detached<'_>, now: u64) {
+        let Some(ends) = detached.image.endpoints() else {
             return;
         };
         // Segments of its peer that come meanwhile are held for it, not answered by a reset.
         self.note_moving(ends.0.port(), now);
         let head = self.effects.backlogs.head(ends);
-        let image = image.to_bytes();
+        let image = detached.image.to_bytes();
         let open = Passed::Open {
-            len: bytes.len() as u32,
-            has_fin,
+            len: detached.bytes.len() as u32,
+            has_fin: detached.has_fin,
             image: &image,
         };
-        let chunks = bytes.chunks(PASSED_CHUNK).map(Passed::Bytes);
+        let chunks = detached.bytes.chunks(PASSED_CHUNK).map(Passed::Bytes);
         for passed in std::iter::once(open).chain(chunks) {
             self.take_passing(&head, passed, now);
         }

@@ -11,6 +11,7 @@ use slipstack_mem::Region;
 use slipstack_stack::{ConnectionImage, ConnectionOrigin, Progress};
 
 use super::Net;
+use super::backlogs::Detached;
 use crate::regions::RegionKey;
 
 /// Received bytes that go to another listener with a connection at most.
@@ -50,7 +51,12 @@ impl Net {
             return false;
         }
         let image = image_of(entry, &opened, left);
-        self.pass_on((&image, &bytes, left.has_fin), now);
+        let detached = Detached {
+            image: &image,
+            bytes: &bytes,
+            has_fin: left.has_fin,
+        };
+        self.pass_on(detached, now);
         true
     }
 }

@@ -11,7 +11,7 @@ use slipstack_stack::SocketError;
 use tracing::{info, warn};
 
 use crate::directory;
-use crate::leases::{ClientId, LeaseError, ListenRefused, Route, both_protocols};
+use crate::leases::{Bound, ClientId, LeaseError, ListenRefused, PortSpan, Route, both_protocols};
 use crate::port_bits::PortBits;
 use crate::random::random_u64;
 use crate::steer::{self, OwnedFlow};
@@ -84,24 +84,25 @@ impl Server {
                 port,
                 is_reuse_port,
                 link,
-            } => self.on_listen(client, protocol, (address, port, link), is_reuse_port),
+            } => {
+                let bound = Bound::new(address, port, link);
+                self.on_listen(client, protocol, bound, is_reuse_port)
+            }
             Request::ListenOff {
                 protocol,
                 address,
                 port,
                 link,
             } => {
-                self.resources.state.leases.listeners.release(
-                    client,
-                    protocol,
-                    (address, port, link),
-                );
+                let bound = Bound::new(address, port, link);
+                let leases = &mut self.resources.state.leases;
+                leases.listeners.release(client, protocol, bound);
                 if protocol == Transport::Tcp {
                     self.net.note_moving(port, now);
                 }
                 // A flow that has left its engine goes where the new listeners are.
                 self.sweep_exceptions();
-                self.steer_ports(&[(protocol, port, port)]);
+                self.steer_ports(&[PortSpan::one(protocol, port)]);
                 self.done()
             }
             Request::ListenYield {
@@ -175,10 +176,10 @@ impl Server {
         self.resources.save();
     }
 
-    fn claimed(&self, client: ClientId) -> Vec<(Transport, u16, u16)> {
+    fn claimed(&self, client: ClientId) -> Vec<PortSpan> {
         let listeners = self.resources.state.leases.listeners.of(client);
         listeners
-            .map(|listener| (listener.protocol, listener.port, listener.port))
+            .map(|listener| PortSpan::one(listener.protocol, listener.port))
             .collect()
     }
 
@@ -215,24 +216,21 @@ impl Server {
         &mut self,
         client: ClientId,
         protocol: Transport,
-        (address, port, link): (IpAddr, u16, u16),
+        bound: Bound,
         is_reuse_port: bool,
     ) -> Answer {
+        let port = bound.port;
         if port == 0 {
             return refuse(Refusal::BadRequest, "port 0 cannot be listened on");
         }
-        if !is_reuse_port && self.has_flow_of_others(client, protocol, (address, port)) {
+        if !is_reuse_port && self.has_flow_of_others(client, protocol, (bound.address, port)) {
             let why = format!("another program has a connection from port {port}");
             return refuse(Refusal::AddressInUse, why);
         }
-        let claimed = self.resources.state.leases.listen(
-            client,
-            protocol,
-            (address, port, link),
-            is_reuse_port,
-        );
+        let leases = &mut self.resources.state.leases;
+        let claimed = leases.listen(client, protocol, bound, is_reuse_port);
         claimed.map_err(|error| self.explain(&error))?;
-        self.steer_ports(&[(protocol, port, port)]);
+        self.steer_ports(&[PortSpan::one(protocol, port)]);
         self.done()
     }
 
@@ -274,7 +272,7 @@ impl Server {
         if is_on && protocol == Transport::Tcp {
             self.net.note_moving(port, now);
         }
-        self.steer_ports(&[(protocol, port, port)]);
+        self.steer_ports(&[PortSpan::one(protocol, port)]);
         self.done()
     }
 
@@ -340,7 +338,7 @@ impl Server {
             warn!(slot, port, %error, "a flow cannot be steered");
         }
         if is_moved {
-            self.steer_ports(&[(Transport::Udp, port, port)]);
+            self.steer_ports(&[PortSpan::one(Transport::Udp, port)]);
         }
         self.done()
     }
@@ -448,8 +446,8 @@ impl Server {
         Ok((Reply::Done, Vec::new()))
     }
 
-    /// Brings the steering tables in line with the leases for inclusive ranges of ports.
-    pub(super) fn steer_ports(&mut self, ranges: &[(Transport, u16, u16)]) {
+    /// Brings the steering tables in line with the leases for these ports.
+    pub(super) fn steer_ports(&mut self, ranges: &[PortSpan]) {
         self.share_ports(ranges);
         let mut flows = self.living_flows();
         flows.sort_unstable_by_key(steer::order);
@@ -457,12 +455,13 @@ impl Server {
         let steering = self.resources.slots.steering();
         let now = slipstack_mem::now_ns();
         self.steer_free_ports(ranges, &concerned);
-        for (protocol, first, last) in ranges {
-            for port in (*first..=*last).filter(|port| concerned.has(*protocol, *port)) {
+        for range in ranges {
+            let protocol = range.protocol;
+            for port in range.ports().filter(|port| concerned.has(protocol, *port)) {
                 let applied = self.steer.apply(
                     steering,
                     &self.resources.state.leases,
-                    *protocol,
+                    protocol,
                     port,
                     &flows,
                 );
@@ -490,12 +489,12 @@ impl Server {
 
     /// Steers those of these ports that are not concerned to the engine to which they are leased:
     /// thousands, when an engine begins or ends.
-    fn steer_free_ports(&self, ranges: &[(Transport, u16, u16)], concerned: &PortBits) {
+    fn steer_free_ports(&self, ranges: &[PortSpan], concerned: &PortBits) {
         let blocks = self.resources.state.leases.blocks();
         let leased = |port| blocks.find_owner(port).map_or(Port::Keeper, Port::Slot);
         let ports = ranges
             .iter()
-            .flat_map(|&(protocol, first, last)| (first..=last).map(move |port| (protocol, port)))
+            .flat_map(|range| range.ports().map(|port| (range.protocol, port)))
             .filter(|(protocol, port)| !concerned.has(*protocol, *port))
             .map(|(protocol, port)| (protocol, port, leased(port)));
         if let Err(error) = self.resources.slots.steering().set_each(ports) {

@@ -15,20 +15,26 @@ use tracing::warn;
 
 use super::Server;
 use crate::kernel_flows;
-use crate::leases::{Route, system_ports};
+use crate::leases::{PortSpan, Route, system_ports};
 use crate::steer::OwnedFlow;
 
 /// Interval at which connections left to the kernel are compared with those that it has.
 const SWEEP_NS: u64 = 5_000_000_000;
 
 /// All ports of both protocols.
-pub(super) const ALL: [(Transport, u16, u16); 2] =
-    [(Transport::Tcp, 1, u16::MAX), (Transport::Udp, 1, u16::MAX)];
+pub(super) const ALL: [PortSpan; 2] = [all(Transport::Tcp), all(Transport::Udp)];
+
+const fn all(protocol: Transport) -> PortSpan {
+    PortSpan {
+        protocol,
+        first: 1,
+        last: u16::MAX,
+    }
+}
 
 impl Server {
-    /// Updates the kernel's part of these inclusive ranges according to the operator's list and the
-    /// leases.
-    pub(super) fn share_ports(&mut self, ranges: &[(Transport, u16, u16)]) {
+    /// Updates the kernel's part of these ports according to the operator's list and the leases.
+    pub(super) fn share_ports(&mut self, ranges: &[PortSpan]) {
         let Some(share) = &self.resources.network.state.share else {
             return;
         };
@@ -46,7 +52,7 @@ impl Server {
     }
 
     /// Ports that have to go to the kernel, and those that have to come from it.
-    fn moved_ports(&self, ranges: &[(Transport, u16, u16)]) -> (PortSet, PortSet) {
+    fn moved_ports(&self, ranges: &[PortSpan]) -> (PortSet, PortSet) {
         let (mut to_kernel, mut to_stack) = (PortSet::new(), PortSet::new());
         let steering = self.resources.slots.steering();
         let Some(share) = &self.resources.network.state.share else {
@@ -56,8 +62,9 @@ impl Server {
         let (first, last) = system_ports();
         let is_plain = (share.listed, share.action) == (Listed::Kernel, ShareAction::Default);
         let is_spared = |port| is_plain && (first..=last).contains(&port);
-        for &(protocol, first, last) in ranges {
-            for port in first..=last {
+        for range in ranges {
+            let protocol = range.protocol;
+            for port in range.ports() {
                 let is_asked = share.is_kernels(protocol == Transport::Udp, port);
                 let leases = &self.resources.state.leases;
                 let is_kernels_own =

@@ -7,6 +7,7 @@ use tracing::warn;
 
 use super::Server;
 use super::stalls::Look;
+use crate::leases::PortSpan;
 use crate::process::is_ready;
 
 impl Server {
@@ -66,7 +67,10 @@ impl Server {
                 self.net.note_moving(*port, now);
             }
         }
-        let ranges: Vec<_> = ports.iter().map(|it| (it.0, it.1, it.1)).collect();
+        let ranges: Vec<_> = ports
+            .iter()
+            .map(|(protocol, port)| PortSpan::one(*protocol, *port))
+            .collect();
         self.steer_ports(&ranges);
         self.publish_engines();
         if is_stalled {

@@ -18,13 +18,6 @@ pub(super) struct Arrival<'a> {
     pub link: Option<u16>,
 }
 
-impl<'a> Arrival<'a> {
-    /// Key, hash and segment.
-    pub fn parts(&self) -> (&'a FlowKey, u64, &'a Segment<'a>) {
-        (self.key, self.hash, self.segment)
-    }
-}
-
 /// The packet of a segment that another engine may have to take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet<'a> {

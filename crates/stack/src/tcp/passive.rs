@@ -142,7 +142,7 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
-        let (key, hash, segment) = arrival.parts();
+        let (key, hash, segment) = (arrival.key, arrival.hash, arrival.segment);
         if cx.config.tcp.user_timeout_option {
             entry.peer_timeout = segment.user_timeout();
         }
@@ -193,7 +193,7 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> Option<u32> {
-        let (key, hash, segment) = arrival.parts();
+        let (key, hash, segment) = (arrival.key, arrival.hash, arrival.segment);
         cx.counters.bump(Counter::RxTcpSteps);
         let control = segment.flags.0 & (TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK).0;
         if control != TcpFlags::ACK.0 {
@@ -282,7 +282,7 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> Option<u32> {
-        let (key, hash, segment) = arrival.parts();
+        let (key, hash, segment) = (arrival.key, arrival.hash, arrival.segment);
         let half = handshake.half;
         // The listener may have ended meanwhile (a program reloads): another one of the group takes
         // over.
@@ -421,7 +421,7 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> Option<u32> {
-        let (key, hash, segment) = arrival.parts();
+        let (key, hash, segment) = (arrival.key, arrival.hash, arrival.segment);
         let entry = self.time_waits.entries.at(index)?;
         let outcome = entry.on_segment(segment);
         cx.counters.bump_segment(counter_in_time_wait(segment));

@@ -24,7 +24,7 @@ use super::assembler::Range;
 use super::delivery::Stamp;
 
 pub use record::{Again, Delivered, Newest, Record};
-use torn::Torn;
+use torn::{Tearing, Torn};
 pub use walk::Judgement;
 
 /// Places for records that stay with the lists of a connection that has ended.
@@ -270,20 +270,20 @@ impl Scoreboard {
 
     /// Handles a timeout: data that is not SACKed is lost. Returns the number of newly lost bytes.
     pub fn mark_all_lost(&mut self) -> u64 {
-        let (torn, _, lost) = self.tear(u64::MAX);
+        let Tearing { torn, lost, .. } = self.tear(u64::MAX);
         torn.resent.clear();
         torn.mark_lost_where(lost, |_| true)
     }
 
     /// Segments larger than `mss` do not get through.
     pub fn mark_lost_above(&mut self, mss: u64) {
-        let (torn, _, lost) = self.tear(u64::MAX);
+        let Tearing { torn, lost, .. } = self.tear(u64::MAX);
         torn.mark_lost_where(lost, |record| record.len() > mss);
     }
 
     /// One record does not get through.
     pub fn mark_one_lost(&mut self, range: Range) {
-        let (torn, _, lost) = self.tear(range.end);
+        let Tearing { torn, lost, .. } = self.tear(range.end);
         torn.mark_lost_where(lost, |r| range.start <= r.start && r.end <= range.end);
     }
 
@@ -291,7 +291,7 @@ impl Scoreboard {
     /// SACK).
     pub fn mark_first_lost(&mut self, mss: u64) {
         let upto = self.start + 1;
-        let (torn, _, lost) = self.tear(upto);
+        let Tearing { torn, lost, .. } = self.tear(upto);
         torn.mark_first_lost(mss, lost);
     }
 

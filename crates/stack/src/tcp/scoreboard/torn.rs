@@ -32,15 +32,26 @@ pub struct Resent {
     pub sent_at: u64,
 }
 
+/// The torn part of a scoreboard, with the board's counts of SACKed and lost bytes.
+pub(super) struct Tearing<'a> {
+    pub torn: &'a mut Torn,
+    pub sacked: &'a mut u64,
+    pub lost: &'a mut u64,
+}
+
 impl Scoreboard {
-    /// Moves all that begins before `upto`; gives it with the counts of SACKed and lost bytes.
+    /// Moves all that begins before `upto`.
     #[inline]
-    pub(super) fn tear(&mut self, upto: u64) -> (&mut Torn, &mut u64, &mut u64) {
+    pub(super) fn tear(&mut self, upto: u64) -> Tearing<'_> {
         if self.whole.front().is_some_and(|r| r.start < upto) {
             self.move_torn(upto);
         }
         let torn = self.torn.get_or_insert_with(Box::default);
-        (torn, &mut self.sacked, &mut self.lost)
+        Tearing {
+            torn,
+            sacked: &mut self.sacked,
+            lost: &mut self.lost,
+        }
     }
 
     #[cold]
@@ -101,7 +112,7 @@ impl Scoreboard {
     /// fragment the table (CVE-2019-11478).
     pub fn sack(&mut self, block: Range, mss: u64, delivered: &mut Delivered) {
         let waiting = self.whole.len();
-        let (torn, sacked, lost) = self.tear(block.end);
+        let Tearing { torn, sacked, lost } = self.tear(block.end);
         let mut at = block.start;
         while at < block.end
             && let Some(place) = torn.records.find(at)
@@ -140,7 +151,7 @@ impl Scoreboard {
     /// is dated a nanosecond after any other transmission.
     pub fn mark_resent(&mut self, range: Range, now: u64, stamp: Stamp) {
         let newest = self.last().map_or(0, |last| last.sent_at);
-        let (torn, _, lost) = self.tear(range.end);
+        let Tearing { torn, lost, .. } = self.tear(range.end);
         let now = torn.not_before(now).max(newest + 1);
         let mut next = torn.begin_at(range.start);
         while let Some(mut place) = next

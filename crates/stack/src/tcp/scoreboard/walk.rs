@@ -5,7 +5,7 @@
 //! leave. Both are examined from the oldest on, and an examined record is not looked at again.
 
 use super::table::Cursor;
-use super::torn::{Resent, Torn};
+use super::torn::{Resent, Tearing, Torn};
 use super::{Scoreboard, WALK_MAX};
 
 /// Most suspects beyond the first of which the latest is sought.
@@ -94,7 +94,7 @@ impl Scoreboard {
             let end = first.end;
             match judge(first.sent_at, end) {
                 Judgement::Lost => {
-                    let (torn, _, lost) = self.tear(end);
+                    let Tearing { torn, lost, .. } = self.tear(end);
                     if let Some(place) = torn.records.find(end - 1) {
                         torn.condemn(place, lost);
                     }
