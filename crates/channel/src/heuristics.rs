@@ -53,14 +53,14 @@ impl Rule {
 pub struct Heuristics(u16);
 
 impl Default for Heuristics {
-    /// All of them.
+    /// All rules.
     fn default() -> Heuristics {
         Heuristics(u16::MAX)
     }
 }
 
 impl Heuristics {
-    /// All but those named.
+    /// All rules but those named.
     ///
     /// # Errors
     /// A sentence, if there is no rule of a name.

@@ -158,7 +158,7 @@ fn is_for_member(word: &OsString) -> bool {
     word != "--daemon"
 }
 
-/// Waits until the last of them has ended.
+/// Waits until the last instance has ended.
 fn stay(members: Vec<Member>, held: GroupSignals) -> Result<ExitCode, Failure> {
     let pids = members
         .iter()

@@ -180,7 +180,7 @@ fn checked(result: c_int) -> Result<c_int, String> {
 }
 
 impl Eal {
-    /// Initialises it with these words. To be called once.
+    /// Initialises EAL with these arguments. To be called once.
     ///
     /// # Errors
     /// DPDK's reason, in few words.
@@ -266,7 +266,7 @@ pub struct Burst {
     count: usize,
 }
 
-/// One of them.
+/// A received frame.
 pub struct Frame<'a>(&'a RawFrame);
 
 impl Burst {

@@ -80,7 +80,7 @@ impl AcceptQueue {
         self.withdrawn += 1;
     }
 
-    /// Number of those that wait.
+    /// Number of connections that wait.
     pub(crate) fn waiting(&self) -> u64 {
         self.offered - self.withdrawn - self.accepted
     }

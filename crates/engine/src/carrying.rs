@@ -28,7 +28,7 @@ const OFFERS_MAX: usize = 1024;
 
 /// Bits of a socket's state that hold wherever it is.
 const CARRIED: [State; 4] = [State::CONNECTED, State::BOUND, State::FIN, State::RDHUP];
-/// With any of these it stays and ends where it is.
+/// A connection in one of these states does not move.
 const ENDED: [State; 4] = [State::HUP, State::ERR, State::CLOSED, State::SHUT];
 
 /// One on its way.

@@ -14,7 +14,7 @@ impl Engine {
         progress
     }
 
-    /// Called where one of them begins.
+    /// Called where a rare task begins or ends.
     pub(crate) fn renew_chores(&mut self) {
         let has_filter = self.filter_due.is_some() || self.stack.has_filter();
         self.has_chores = self.pending_inquiry.is_some() || has_filter;

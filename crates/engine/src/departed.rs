@@ -35,10 +35,10 @@ struct Departure {
     place: Location,
 }
 
-/// Destination of a frame of such a connection.
+/// Destination of a frame of a connection that has moved.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FrameRoute {
-    /// Frame of no such connection.
+    /// Frame of a connection that has not moved.
     Unknown,
     /// The frame waits for it.
     Wait,

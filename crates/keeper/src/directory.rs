@@ -11,7 +11,7 @@ pub fn flows(region: &Region) -> Vec<Flow> {
     all_flows(region).into_iter().filter(is_tcp).collect()
 }
 
-/// With those of connected datagram sockets.
+/// All flows of an engine, those of connected datagram sockets included.
 pub fn all_flows(region: &Region) -> Vec<Flow> {
     slipstack_channel::flows(region)
         .iter()

@@ -132,7 +132,7 @@ impl Neighbours {
         }
     }
 
-    /// All of them, for a list.
+    /// All neighbours, for a list.
     pub fn entries(&self) -> Vec<(IpAddr, [u8; 6])> {
         let all = (0..ENTRIES).filter_map(|place| self.read(place));
         all.filter(|(ip, _)| *ip != NOBODY).collect()

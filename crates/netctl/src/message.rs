@@ -49,7 +49,7 @@ pub enum Query {
     Network,
     /// The neighbours that are known, with their link-layer addresses.
     Neighbours,
-    /// All of the changes or none.
+    /// Changes of the network, applied all or not at all.
     Set(Vec<Change>),
     /// The network now, and again after each change.
     Watch,
@@ -60,7 +60,7 @@ pub enum Query {
     Filter {
         known: Option<Vec<u64>>,
     },
-    /// All of the changes of them or none.
+    /// Changes of the filter, applied all or not at all.
     SetFilter(Vec<FilterChange>),
     /// The programs that describe their sockets, from this place in the list on.
     Programs {

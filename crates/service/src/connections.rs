@@ -50,7 +50,7 @@ pub(crate) struct Entry {
     pub(crate) jobs: u16,
 }
 
-/// All of them.
+/// All connections of a service.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     entries: Vec<Entry>,

@@ -36,7 +36,7 @@ pub struct Counts {
     pub open: Tally,
     /// Datagrams received.
     pub datagrams: Tally,
-    /// Datagrams of these that were passed on to workers.
+    /// Received datagrams that were passed on to workers.
     pub passed: Tally,
     /// Datagrams dropped because all workers' rings were full.
     pub ring_full: Tally,

@@ -16,8 +16,8 @@ impl ChoiceId {
     }
 }
 
-/// All of a stack, in the order in which they were made. They stay: programs choose few. When there
-/// is no number left, a further choice counts as none.
+/// All choices of a stack, in the order in which they were made. They stay: programs choose few.
+/// When there is no number left, a further choice counts as none.
 #[derive(Debug, Default)]
 pub struct Choices(Vec<Choice>);
 

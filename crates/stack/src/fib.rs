@@ -493,7 +493,7 @@ impl Fib {
         gone
     }
 
-    /// After those of the same priority.
+    /// Adds a rule after those of the same priority.
     pub fn add_rule(&mut self, rule: Rule) -> Result<(), FibError> {
         if self.rules.contains(&rule) {
             return Err(FibError::Exists);

@@ -96,7 +96,7 @@ pub struct NetworkLayer {
     path_mtus: Option<Box<PathMtus>>,
     /// Asks the link's routers, if we do.
     pub(crate) slaac: Option<Box<Discovery>>,
-    /// Configuration learnt from them.
+    /// Configuration learnt from routers.
     pub(crate) learnt: Box<Learnt>,
     /// Which of their routers do not answer.
     pub(crate) lost_routers: LostRouters,

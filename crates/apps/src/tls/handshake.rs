@@ -20,7 +20,7 @@ pub struct HandshakeResult {
 /// The destination of the bytes of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handed {
-    /// A worker has them, or will have them.
+    /// A worker has the connection's bytes, or will get them.
     On,
     /// The bytes begin no handshake; the transport is plain from now on.
     SomethingElse,

@@ -192,13 +192,13 @@ impl Session {
 
     // Decrypted bytes.
 
-    /// Number of those that wait.
+    /// Number of decrypted bytes that wait.
     pub fn waiting(&self) -> usize {
         let len = self.lent.unwrap_or(self.plain.len());
         len.saturating_sub(self.taken)
     }
 
-    /// Takes up to `len` of them, also while they are lent.
+    /// Consumes up to `len` decrypted bytes, also while they are lent.
     pub fn consume(&mut self, len: usize) {
         self.taken = self.taken.saturating_add(len);
         if self.lent.is_none() {
@@ -206,7 +206,7 @@ impl Session {
         }
     }
 
-    /// Lends them: they are not here until [`Session::take_back`].
+    /// Lends the decrypted bytes until [`Session::take_back`].
     pub(super) fn lend(&mut self) -> Vec<u8> {
         debug_assert!(self.lent.is_none());
         self.plain.drain(..std::mem::take(&mut self.taken));

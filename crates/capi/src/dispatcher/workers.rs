@@ -234,7 +234,7 @@ fn unstall(post: &Post) {
 #[derive(Clone, Copy, Debug)]
 struct Queues {
     own: u16,
-    /// The first worker's: those below are processes.
+    /// The first worker's number; lower ones are processes.
     first: u16,
     count: u16,
 }

@@ -46,7 +46,7 @@ enum Node {
 }
 
 impl Node {
-    /// All of them, in the order of their numbers.
+    /// All nodes, in the order of their numbers.
     fn all() -> impl Iterator<Item = Node> {
         let own = machine();
         let (before, after) = (own[..2].to_vec(), own[2..].to_vec());

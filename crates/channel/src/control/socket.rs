@@ -23,7 +23,7 @@ use super::{DESCRIPTORS_MAX, MESSAGE_MAX};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
-/// Longest wait for a place among them.
+/// Longest wait for a place in the backlog.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// Reason why a message did not get through.

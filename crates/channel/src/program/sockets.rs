@@ -34,7 +34,7 @@ pub(super) struct TxSide {
     pub(super) retired: LazyBox<Vec<(ByteRing, u32)>>,
     /// Used part of a large ring.
     pub(super) lap: Lap,
-    /// Listed with those that wait for memory.
+    /// The socket is listed with those that wait for memory.
     pub(super) is_starved: bool,
     /// Bytes outside the ring, once there have been some.
     pub(super) lent: Option<Box<Lent>>,

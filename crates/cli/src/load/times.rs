@@ -37,7 +37,7 @@ pub fn json(times: &Histogram<u64>) -> Map<String, Value> {
     latency
 }
 
-/// Number of them in each second.
+/// Rate for `count` events in `time`.
 pub fn per_second(count: u64, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(1e-9)
 }

@@ -41,7 +41,7 @@ pub(crate) struct Functions {
 }
 
 impl Functions {
-    /// Loads those of a program whose second function begins at this instruction.
+    /// Loads the types of a program whose second function begins at this instruction.
     pub(crate) fn load(second_at: usize) -> io::Result<Functions> {
         Ok(Functions {
             types: sys::load_types(&types())?,

@@ -45,7 +45,7 @@ pub(crate) struct Dpdk;
 /// The back end's own part of a slot's parameters.
 #[derive(Debug, Serialize, Deserialize)]
 struct DpdkParams {
-    /// The keeper's slot alone has them.
+    /// Present in the keeper's slot alone.
     options: Option<Options>,
     rss: Option<RssParams>,
 }

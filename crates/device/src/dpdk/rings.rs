@@ -298,7 +298,7 @@ impl Writer {
 /// Pieces of a frame, taken one after the other.
 struct Gather<'a> {
     parts: &'a [RawSlice<'a>],
-    /// In the first of them.
+    /// Position in the first of `parts`.
     at: usize,
 }
 

@@ -61,7 +61,7 @@ impl Drop for SideGuard<'_> {
 }
 
 impl Board {
-    /// A new one, for so many slots.
+    /// Creates a board for `slots` slots.
     pub(super) fn create(slots: u16) -> std::io::Result<Region> {
         Region::create("slipstack-board", INBOXES + usize::from(slots) * INBOX_LEN)
     }

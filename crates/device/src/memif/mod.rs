@@ -41,7 +41,7 @@ pub(crate) struct Memif;
 struct MemifParams {
     slot: u16,
     slots: u16,
-    /// The keeper's slot alone has them.
+    /// Present in the keeper's slot alone.
     options: Option<Options>,
     /// The server's socket in the file system.
     file: Option<(u64, u64)>,

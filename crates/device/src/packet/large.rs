@@ -41,7 +41,7 @@ pub(super) enum Taken {
 
 #[derive(Debug, Default)]
 pub(super) struct Large {
-    /// Allocated with the first of them.
+    /// Allocated with the first large frame.
     buffer: Vec<u8>,
     /// Length of a message that was fetched but belongs to a later slot.
     held: Option<usize>,

@@ -34,7 +34,7 @@ struct FragmentRoute {
 #[derive(Debug, Default)]
 pub(super) struct FragmentRoutes {
     fragment_routes: HashMap<PacketId, FragmentRoute>,
-    /// In the order in which they began; some are no more.
+    /// Packets in the order in which they began; some have ended.
     order: VecDeque<(u64, PacketId)>,
     held: usize,
     /// Frames that waited without success.

@@ -20,7 +20,7 @@ pub(super) struct Orphan {
     pub(super) record: Option<Record>,
 }
 
-/// All of them.
+/// The connections of ended programs that the keeper completes.
 pub(super) struct OrphanTable {
     pub(super) orphans: HashMap<ConnId, Orphan>,
     pub(super) by_flow: HashMap<Flow, ConnId>,

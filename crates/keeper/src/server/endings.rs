@@ -16,7 +16,7 @@ use super::Server;
 pub(super) struct Ended {
     /// The rest of the written data is delivered from here.
     pub(super) adopted: Vec<Flow>,
-    /// The peers of these get a reset.
+    /// Flows whose peers get a reset.
     pub(super) doomed: Vec<Flow>,
     pub(super) unaccepted: Vec<Unaccepted>,
 }

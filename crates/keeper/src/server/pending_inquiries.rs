@@ -40,7 +40,7 @@ pub(super) struct Engine {
     pub(super) answer: Option<OwnedFd>,
 }
 
-/// All of them.
+/// All inquiries in progress.
 #[derive(Default)]
 pub(super) struct PendingInquiries {
     pub(super) last_id: u64,
@@ -67,7 +67,7 @@ impl PendingInquiries {
         self.of_others_at
     }
 
-    /// Returns when the first of them is due.
+    /// Returns when the first inquiry is due.
     pub(super) fn due(&self, now: u64) -> Option<u64> {
         let is_unnotified =
             |it: &PendingInquiry| it.engines.iter().any(|engine| !engine.has_notice);

@@ -60,7 +60,7 @@ impl Server {
         None
     }
 
-    /// Returns when the first of them is due.
+    /// Returns when the first trial is due.
     pub(super) fn trials_due(&self) -> Option<u64> {
         self.trials.iter().map(|trial| trial.due).min()
     }

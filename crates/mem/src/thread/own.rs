@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// More than these are not known; a process has three or four.
+/// Most threads that are listed; a process has three or four.
 const THREADS: usize = 64;
 
 /// Process and thread; 0: unused. A child inherits its parent's entries by a fork, but none of its

@@ -22,7 +22,7 @@ pub(crate) struct KernelLooks {
 }
 
 impl KernelLooks {
-    /// A sleep has looked at them, and says that they have nothing.
+    /// Notes that a sleep found no event of the kernel's members.
     pub(crate) fn on_sleep(&mut self, now_ns: u64) {
         self.last_ns = now_ns;
     }
@@ -63,7 +63,7 @@ impl KernelLooks {
         };
     }
 
-    /// Whether they have long had nothing.
+    /// Returns whether the kernel's members have had no event for long.
     pub(crate) fn is_quiet(&self) -> bool {
         self.vain >= QUIET
     }

@@ -30,7 +30,7 @@ pub(super) struct Look<'a> {
     pub(super) fd: i32,
     /// Epoll's bits.
     pub(super) ready: u32,
-    /// The new ones of these events.
+    /// The events that are new.
     pub(super) edges: u32,
     /// The member's object on our side; `None`: the kernel's.
     pub(super) target: Option<&'a Target>,

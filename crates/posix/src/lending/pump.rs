@@ -129,7 +129,7 @@ pub(crate) struct Pump {
     child: OwnedFd,
     /// The first one, and whoever has come by an end of the pair and says so.
     origins: Vec<Origin>,
-    /// Control sockets of such.
+    /// Control sockets of processes that came by an end of the pair.
     joining: Vec<OwnedFd>,
     /// The child has no end of the pair any more.
     is_abandoned: bool,

@@ -10,7 +10,7 @@ pub(crate) enum Ask {
     Soon,
     /// Device that was asked not long ago, or that the sleep to come asks.
     Later,
-    /// The sleep that just ended says that they have nothing.
+    /// The sleep that just ended found no event.
     Nothing,
 }
 

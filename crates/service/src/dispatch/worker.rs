@@ -117,7 +117,7 @@ pub(super) struct EngineLane {
     pub(super) is_fresh: bool,
 }
 
-/// A worker's end of them.
+/// A worker's end of the rings between it and one engine.
 struct WorkerLane {
     questions: PacketReceiver<Head>,
     answers: PacketSender<Head>,

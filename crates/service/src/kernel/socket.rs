@@ -58,7 +58,7 @@ impl Socket {
     }
 }
 
-/// All of them, by index.
+/// All sockets, by index.
 pub(super) struct Sockets {
     places: Vec<Option<Socket>>,
 }

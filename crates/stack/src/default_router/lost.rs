@@ -29,7 +29,7 @@ impl LostRouters {
             .collect()
     }
 
-    /// Only those that are routers still.
+    /// Keeps the entries of present routers only.
     pub fn retain(&mut self, routers: &[Ipv6Addr]) {
         self.0.retain(|lost| routers.contains(&lost.router));
     }

@@ -27,7 +27,7 @@ pub(crate) enum Asker {
 pub(super) struct Entry {
     group: IpAddr,
     wants: Vec<(Asker, GroupFilter)>,
-    /// The filter that all of them want together.
+    /// The merged filter of all members.
     state: GroupFilter,
     /// Repetitions left of a report of a changed filter mode.
     mode_left: u8,

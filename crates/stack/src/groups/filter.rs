@@ -46,7 +46,7 @@ impl GroupFilter {
         }
     }
 
-    /// Returns a filter that satisfies all of them.
+    /// Returns a filter that satisfies all filters.
     pub fn merge<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
         let (excluding, including): (Vec<_>, Vec<_>) = all.partition(|filter| filter.is_exclude);
         let is_included = |source: &IpAddr| {

@@ -20,7 +20,7 @@ impl Macs {
         }
     }
 
-    /// Takes those of the ports after the first.
+    /// Sets the addresses of the ports after the first.
     pub(crate) fn set_others(&mut self, others: &[[u8; 6]]) {
         self.others = others.to_vec();
     }

@@ -16,7 +16,7 @@ pub struct Identifiers {
 }
 
 impl Identifiers {
-    /// Returns those of a link of the interface beside its own.
+    /// Returns the identifiers of another link of the interface.
     #[must_use]
     pub fn of_link(&self, link: LinkId) -> Identifiers {
         match link.0 {

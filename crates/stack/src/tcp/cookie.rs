@@ -65,7 +65,7 @@ impl StampedOptions {
         }
     }
 
-    /// Reads them back from the echo.
+    /// Reads the options back from the echoed timestamp.
     pub fn of_stamp(stamp: u32) -> StampedOptions {
         let scale = stamp & SCALE_MASK;
         StampedOptions {

@@ -70,7 +70,7 @@ struct Group {
     members: Vec<ListenerId>,
     /// ACKs that answer a SYN cookie may come until then.
     cookies_until: Instant,
-    /// Number of them that yield.
+    /// Number of listeners that yield.
     yielding: u32,
 }
 
@@ -78,7 +78,7 @@ struct Group {
 pub struct Listeners {
     slab: Slab<Listener>,
     groups: HashTable<Group>,
-    /// Number of them that are bound to a link.
+    /// Number of listeners that are bound to a link.
     linked: u32,
 }
 

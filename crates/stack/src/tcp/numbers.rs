@@ -21,7 +21,7 @@ impl Writer<'_> {
     }
 }
 
-/// Takes them out again.
+/// Reads numbers and addresses from bytes.
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
 }

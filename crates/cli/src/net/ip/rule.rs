@@ -61,7 +61,7 @@ fn flush(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), 
     }
 }
 
-/// With those that every stack has.
+/// The rules of a stack, including those that every stack has.
 fn all(state: &NetworkState, options: Options) -> impl Iterator<Item = RuleEntry> + '_ {
     let is_v6 = options.is_v6.unwrap_or(false);
     let built_in = |priority, table| RuleEntry {

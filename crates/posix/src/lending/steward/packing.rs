@@ -5,7 +5,7 @@ use crate::lending::giving::come_back;
 use crate::lending::steward::Steward;
 
 impl Steward {
-    /// Leaves children and pumps to whoever goes on with them.
+    /// Packs children and pumps for the steward's successor.
     pub(super) fn pack(mut self) {
         self.refuse_wanted();
         for child in self.children.values_mut() {

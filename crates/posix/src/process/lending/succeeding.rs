@@ -252,7 +252,7 @@ impl Process {
         self.go_on_with(packed);
     }
 
-    /// Nobody else goes on with them.
+    /// Continues the packed children and pumps in this process.
     fn go_on_with(&'static self, packed: Packed) {
         let post = &self.lending.post;
         post.stand_in(|| {

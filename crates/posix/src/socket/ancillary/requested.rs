@@ -61,7 +61,7 @@ impl RequestedControl {
         RequestedControl(wished.fold(stamps(options), |bits, (request, ..)| bits | request.0))
     }
 
-    /// Returns those that a connection's data comes with.
+    /// Returns the control messages that come with a connection's data.
     pub(crate) fn of_stream(options: &Options) -> RequestedControl {
         const TIMES: u32 = RequestedControl::TIME.0
             | RequestedControl::TIME_NS.0

@@ -19,7 +19,7 @@ const RESET_STAYS_NS: u64 = 60_000_000_000;
 pub struct FastOpens {
     /// Connections whose data was accepted with the SYN and whose handshake may not be complete.
     pending: VecDeque<Pending>,
-    /// Until when the places of those that were reset stay taken.
+    /// Times until which the places of reset connections stay taken.
     reset: VecDeque<Instant>,
 }
 

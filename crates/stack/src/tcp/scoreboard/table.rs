@@ -16,7 +16,7 @@ const NEAR: usize = 4;
 struct Chunk {
     /// Never empty.
     records: Vec<Record>,
-    /// Which of them are lost: a bit for each.
+    /// The lost records: a bit for each.
     lost: u64,
 }
 
@@ -24,7 +24,7 @@ struct Chunk {
 #[derive(Debug, Default)]
 pub struct Table {
     chunks: Vec<Chunk>,
-    /// End of each of them.
+    /// End of each chunk.
     ends: Vec<u64>,
     len: usize,
     /// No chunk before this one has a lost record.
