@@ -35,19 +35,29 @@ impl Process {
             .for_each(|attachment| attachment.commands());
         if !attachments.is_empty() {
             self.realize_datagrams();
-            self.table.copy_peeked();
         }
-        if !self.engines.is_attaching() {
+        let lends = !self.engines.is_attaching();
+        if lends {
             // First of all: one thread forks at a time.
             self.engines.attaching.hold();
-            self.prepare_lending();
+        }
+        let version = self.table.version();
+        let mut held = self.table.objects();
+        if !attachments.is_empty() {
+            copy_peeked(&held);
+        }
+        if lends {
+            self.prepare_lending(&held);
         }
         self.kqueues.hold();
         self.engines.place.hold();
         self.engines.homes.hold();
         self.owners.hold();
         self.nesting.hold();
-        let held = self.table.in_order();
+        if self.table.version() != version {
+            held = self.table.objects();
+        }
+        order_sets(&mut held);
         for entry in &held {
             match entry {
                 Entry::Socket(socket) => socket.cold.hold(),
@@ -367,25 +377,32 @@ impl Description {
     }
 }
 
-impl Table {
-    pub(crate) fn copy_peeked(&self) {
-        for socket in self.unconnected() {
-            if let Some(Decided::Dgram(dgram)) = socket.decided() {
-                dgram.copy_peeked();
-            }
+fn copy_peeked(entries: &[Entry]) {
+    for entry in entries {
+        if let Entry::Socket(socket) = entry
+            && let Some(Decided::Dgram(dgram)) = socket.decided()
+        {
+            dgram.copy_peeked();
         }
     }
+}
 
-    /// Returns the objects behind our numbers, each once, in an order that all threads keep:
-    /// sockets before sets, and sets before those that they contain.
-    pub(crate) fn in_order(&self) -> Vec<Entry> {
+/// Puts [`Table::objects`] into an order that all threads keep while they lock: sets come before
+/// those that they contain.
+fn order_sets(objects: &mut [Entry]) {
+    let sockets = objects.partition_point(|entry| matches!(entry, Entry::Socket(_)));
+    objects[sockets..].sort_by_cached_key(|entry| match entry {
+        Entry::Set(set) => (entry.order().0, Reverse(set.depth())),
+        Entry::Socket(_) | Entry::Routes(_) => (entry.order().0, Reverse(0)),
+    });
+}
+
+impl Table {
+    /// Returns the objects behind our numbers, each once: sockets before sets, and by their ids.
+    fn objects(&self) -> Vec<Entry> {
         let mut all: Vec<Entry> = self.all().into_iter().map(|(_, it)| it).collect();
         all.sort_by_key(Entry::order);
         all.dedup_by_key(|entry| entry.order());
-        all.sort_by_cached_key(|entry| match entry {
-            Entry::Set(set) => (entry.order().0, Reverse(set.depth())),
-            Entry::Socket(_) | Entry::Routes(_) => (entry.order().0, Reverse(0)),
-        });
         all
     }
 }

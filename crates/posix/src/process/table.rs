@@ -1,7 +1,7 @@
 //! The descriptor table: our numbers and their descriptions.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use slipstack_mem::Lock;
 
@@ -76,6 +76,8 @@ pub(crate) struct Table {
     /// Taken while a chunk comes into being and its first number is put there, so that no fork
     /// comes in between.
     growing: Lock<()>,
+    /// Changes with each entry that comes.
+    version: AtomicU64,
     renewal: Renewal,
 }
 
@@ -84,6 +86,7 @@ impl Table {
         Table {
             chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
             growing: Lock::new(()),
+            version: AtomicU64::new(0),
             renewal: Renewal::default(),
         }
     }
@@ -149,6 +152,7 @@ impl Table {
         let slot = &slots[index % CHUNK];
         let mut place = slot.entry.lock();
         let before = place.replace(entry);
+        self.version.fetch_add(1, Ordering::AcqRel);
         slot.kind.store(OURS, Ordering::Release);
         before
     }
@@ -173,6 +177,10 @@ impl Table {
                     .enumerate()
                     .map(move |(index, slot)| ((base * CHUNK + index) as i32, slot))
             })
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
     }
 
     /// Returns all descriptors of the table with their entries.

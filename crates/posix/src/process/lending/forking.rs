@@ -14,7 +14,7 @@ use crate::process::lending::owner::names_of;
 use crate::process::table::Entry;
 use crate::socket::borrowed::child_message::control_pair;
 use crate::socket::borrowed::control::Control;
-use crate::socket::description::Decided;
+use crate::socket::description::{Decided, Description};
 
 /// Sockets that a child which has been forked may use; nothing is lent if it is dropped.
 #[derive(Debug)]
@@ -28,33 +28,35 @@ impl Lending {
 }
 
 impl Process {
-    /// Makes control sockets before a fork if there is anything that the child could use.
-    pub(crate) fn prepare_lending(&self) {
-        let fork = self.prepare_child(|_| true);
+    /// Makes control sockets before a fork if there is anything among `entries` that the child
+    /// could use.
+    pub(crate) fn prepare_lending(&self, entries: &[Entry]) {
+        let sockets = entries.iter().filter_map(|entry| match entry {
+            Entry::Socket(socket) => Some(socket),
+            Entry::Set(_) | Entry::Routes(_) => None,
+        });
+        let fork = self.prepare_child(sockets);
         *self.lending.fork.lock() = fork;
     }
 
-    /// Counts connections as lent to a child that is about to be made; `is_wanted` returns whether
-    /// it can use a number.
-    pub(super) fn prepare_child(&self, is_wanted: impl Fn(i32) -> bool) -> Option<Fork> {
+    /// Counts `sockets` as lent to a child that is about to be made.
+    pub(super) fn prepare_child<'a>(
+        &self,
+        sockets: impl Iterator<Item = &'a Arc<Description>>,
+    ) -> Option<Fork> {
         let mut fork = Fork::default();
-        for (number, entry) in self.table.all() {
-            let Entry::Socket(socket) = entry else {
-                continue;
-            };
-            if !is_wanted(number) {
-                continue;
-            }
+        let stewards = self.lending.numbers.lock().clone();
+        let is_programs = |socket: &Description| {
+            let cold = socket.cold.lock();
+            cold.numbers.iter().any(|number| !stewards.contains(number))
+        };
+        for socket in sockets {
             match socket.decided() {
-                Some(Decided::Stream(stream))
-                    if !stream.is_failed() && !self.lending.is_stewards(number) =>
-                {
-                    fork.shared.push(socket);
+                Some(Decided::Stream(stream)) if !stream.is_failed() && is_programs(socket) => {
+                    fork.shared.push(Arc::clone(socket));
                 }
-                Some(Decided::Dgram(dgram))
-                    if dgram.is_served() && !self.lending.is_stewards(number) =>
-                {
-                    fork.shared.push(socket);
+                Some(Decided::Dgram(dgram)) if dgram.is_served() && is_programs(socket) => {
+                    fork.shared.push(Arc::clone(socket));
                 }
                 Some(Decided::Foreign(borrowed)) => {
                     borrowed.resume();
@@ -76,13 +78,10 @@ impl Process {
         if fork.control.is_none() && fork.branches.is_empty() {
             return None;
         }
-        fork.names = fork
-            .shared
-            .iter()
-            .map(|socket| names_of(&self.ids, socket))
-            .collect();
-        // Before another thread can close them in the parent.
+        fork.names.reserve(fork.shared.len());
         for socket in &fork.shared {
+            fork.names.push(names_of(&self.ids, socket));
+            // Before another thread can close it in the parent.
             socket.lent.add();
         }
         Some(fork)

@@ -112,7 +112,11 @@ impl Process {
     /// numbers `to`. [`Process::end_spawn_lending`] must follow.
     #[must_use]
     pub fn prepare_spawn_lending(&self, copies: &[(i32, i32)]) -> Option<SpawnLending> {
-        let fork = self.prepare_child(|number| copies.iter().any(|(from, _)| *from == number))?;
+        let wanted = copies
+            .iter()
+            .filter_map(|(from, _)| self.table.socket(*from));
+        let wanted: Vec<Arc<Description>> = wanted.collect();
+        let fork = self.prepare_child(wanted.iter())?;
         let mut described = Vec::new();
         for (from, to) in copies {
             let Some(socket) = self.table.socket(*from) else {
