@@ -121,9 +121,7 @@ def the_adapters_command_lines_work_without_slipstacks_command(world):
         server = world.beside(program, env={**where, **more})
         world.wait_port(80, process=server)
         assert get(world, 80, "/") == SERVED
-        until(
-            lambda: str(server.pid) in world.admin("status").output(), 5, "the status names it"
-        )
+        until(lambda: str(server.pid) in world.admin("status").output(), 5, "the status names it")
         server.stop()
 
 
@@ -225,35 +223,29 @@ def an_installed_library_is_found_by_pkg_config(world):
         "PKG_CONFIG_PATH": str(where / "opt/s/lib/pkgconfig"),
         "PKG_CONFIG_SYSROOT_DIR": str(where),
     }
-    asked = subprocess.run(
-        ["pkg-config", "--cflags", "--libs", "libfstack"],
-        env=search,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    program = world.folder / "installed"
-    words = [
-        "cc",
-        *STANDARDS["gcc"],
-        "-D_GNU_SOURCE",
-        str(THEIRS / "kqueue_both_families.c"),
-        "-o",
-        str(program),
-        *asked.stdout.split(),
-    ]
-    words.append(f"-Wl,-rpath,{where}/opt/s/lib")
-    subprocess.run(words, check=True, cwd=world.folder)
-    assert str(HEADERS) not in asked.stdout
-    server = start(
-        world,
-        program,
-        env={"LOG_FILE": world.folder / "log", "PATH": f"{where}/opt/s/bin:{os.environ['PATH']}"},
-    )
-    world.wait_port(80, process=server)
-    with world.connect(80) as sock:
-        sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        assert sock.recv(1000).endswith(b"served"), (world.folder / "log").read_text()
+    ours = {"PATH": f"{where}/opt/s/bin:{os.environ['PATH']}", "LOG_FILE": world.folder / "log"}
+    for compiler, kind in (("gcc", []), ("clang++", ["--static"])):
+        asked = subprocess.run(
+            ["pkg-config", *kind, "--cflags", "--libs", "libfstack"],
+            env=search,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert str(HEADERS) not in asked.stdout
+        program = world.folder / f"installed-{compiler}"
+        words = [compiler, *STANDARDS[compiler], "-D_GNU_SOURCE"]
+        words += [str(THEIRS / "kqueue_both_families.c"), "-o", str(program), "-x", "none"]
+        # With both kinds of the library installed `-l` means the shared one.
+        found = asked.stdout.replace("-lfstack", "-l:libslipstack.a") if kind else asked.stdout
+        words += [*found.split(), f"-Wl,-rpath,{where}/opt/s/lib"]
+        subprocess.run(words, check=True, cwd=world.folder)
+        server = start(world, program, env=ours)
+        world.wait_port(80, process=server)
+        with world.connect(80) as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert sock.recv(1000).endswith(b"served"), (world.folder / "log").read_text()
+        server.stop()
     names = {path.name for path in (where / "opt/s/lib").iterdir()}
     assert {
         "libfstack.so",

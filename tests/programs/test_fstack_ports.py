@@ -77,10 +77,10 @@ def workers_that_are_forked_and_then_init_serve_like_nginx(world):
 
 
 def store(world, static):
+    """Of the static library as C in one placement and as C++ in the other."""
     library = ":libfstack.a" if static else "fstack"
-    return compiled(
-        world, THEIRS / "event_store.c", "clang" if static else "gcc", ["-lm", "-ldl"], library
-    )
+    compiler = ("clang" if world.mode == "instance" else "g++") if static else "gcc"
+    return compiled(world, THEIRS / "event_store.c", compiler, ["-lm", "-ldl"], library)
 
 
 @test(modes=("inprocess", "instance"))

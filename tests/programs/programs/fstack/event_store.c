@@ -211,9 +211,18 @@ static void save(void)
 static void on_copied(int fd);
 static void on_connected(int fd);
 
+static struct sockaddr_in of_port(unsigned short port)
+{
+    struct sockaddr_in address;
+    memset(&address, 0, sizeof address);
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    return address;
+}
+
 static void copy_from(int fd, const char *host)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(6380)};
+    struct sockaddr_in to = of_port(6380);
     int other = socket(AF_INET, SOCK_STREAM, 0);
     if (other == -1 || fcntl(other, F_SETFL, fcntl(other, F_GETFL, 0) | O_NONBLOCK) == -1)
         fail("socket");
@@ -346,7 +355,7 @@ static int loop(void *arg)
 
 int main(int argc, char *argv[])
 {
-    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(6379)};
+    struct sockaddr_in any = of_port(6379);
     pthread_t thread;
     int on = 1;
     folder = argv[argc - 1];
