@@ -18,6 +18,8 @@ from harness.process import until
 from harness.world import PROGRAMS, PYTHON
 
 ON_STACK = ("inprocess", "instance")
+ETHERTYPE_IPV4 = 0x0800
+IP_DF = 0x40
 
 
 @test(modes=ON_STACK)
@@ -62,8 +64,17 @@ def every_example_is_short_and_is_c_and_cpp_for_two_compilers(world):
 def invalid_calls_fail_with_an_error(world):
     # A config.ini of its folder would be read.
     bad_input = compiled(world, PROGRAMS / "bad_input.c")
-    program = start(world, bad_input, env={"FOLDER": world.folder})
+    with world.at_peer():
+        wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE_IPV4))
+    program = start(world, bad_input, env={"FOLDER": world.folder, "PEER": world.PEER})
     assert program.wait(20) == 0, program.tail()
+    with wire:
+        wire.settimeout(5)
+        of_port = struct.pack("!H", 7101)
+        frame = next(
+            frame for frame in iter(lambda: wire.recv(2000), b"") if frame[36:38] == of_port
+        )
+    assert frame[20] & IP_DF, frame.hex()
     unknown = world.beside(compiled(world, EXAMPLES / "epoll_http.c"), "--no-such-option")
     assert unknown.wait(10) == 1 and "there is no option '--no-such-option'" in unknown.errors()
 

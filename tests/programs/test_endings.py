@@ -53,6 +53,18 @@ def connected(world, port):
 
 
 @test
+def a_datagram_leaves_whose_program_ends_before_the_neighbour_answers(world):
+    with world.at_peer():
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sock.bind((world.peer_address, 7801))
+    with sock:
+        sock.settimeout(5)
+        sender = world.stack("bash", "-c", f"echo last > /dev/udp/{world.peer_address}/7801")
+        assert sock.recv(100) == b"last\n", sender.tail()
+        assert sender.wait(10) == 0, sender.tail()
+
+
+@test
 def exit_delivers_queued_data(world):
     ends_in_order(world, "exit", 0)
 

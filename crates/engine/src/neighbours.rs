@@ -47,6 +47,11 @@ impl Engine {
         self.unresolved.len() < before
     }
 
+    /// Returns whether neighbours were unresolved at the end of the last turn.
+    pub(crate) fn waits_for_neighbours(&self) -> bool {
+        !self.unresolved.is_empty()
+    }
+
     /// Takes over the keeper's new addresses of neighbours that have moved, which announced it only
     /// to the keeper.
     #[cold]

@@ -1,5 +1,6 @@
 /* What the C library says to calls that make no sense. Each line is a call that was answered as it
  * should be. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -115,6 +116,26 @@ static void others(void)
     ff_log_close();
 }
 
+/* PEER gets the datagram that fits. */
+static void send_whole(int datagrams)
+{
+    static char bytes[4000];
+    struct sockaddr_in peer;
+    const struct linux_sockaddr *name = (const struct linux_sockaddr *)&peer;
+    int on = 1, value = 0;
+    socklen_t len = sizeof value;
+    memset(&peer, 0, sizeof peer);
+    peer.sin_family = AF_INET;
+    peer.sin_port = htons(7101);
+    inet_pton(AF_INET, getenv("PEER"), &peer.sin_addr);
+    check(ff_setsockopt(datagrams, IPPROTO_IP, 67, &on, sizeof on) == 0 &&
+              ff_getsockopt(datagrams, IPPROTO_IP, 67, &value, &len) == 0 && value == 1,
+          "IP_DONTFRAG");
+    expect(ff_sendto(datagrams, bytes, sizeof bytes, 0, name, sizeof peer), EMSGSIZE,
+           "a datagram that does not fit into a packet");
+    check(ff_sendto(datagrams, bytes, 1, 0, name, sizeof peer) == 1, "one that fits");
+}
+
 static void sockets(void)
 {
     struct sockaddr_in address;
@@ -142,10 +163,7 @@ static void sockets(void)
           "the same port of the other family");
     int on = 1, value = 0;
     socklen_t len = sizeof value;
-    int datagrams = ff_socket(AF_INET, SOCK_DGRAM, 0);
-    check(ff_setsockopt(datagrams, IPPROTO_IP, 67, &on, sizeof on) == 0 &&
-              ff_getsockopt(datagrams, IPPROTO_IP, 67, &value, &len) == 0 && value == 1,
-          "IP_DONTFRAG");
+    send_whole(ff_socket(AF_INET, SOCK_DGRAM, 0));
     check(ff_setsockopt_freebsd(first, 0xffff, 8, &on, sizeof on) == 0 &&
               ff_getsockopt(first, SOL_SOCKET, SO_KEEPALIVE, &value, &len) == 0 && value == 1,
           "SO_KEEPALIVE by FreeBSD's number");

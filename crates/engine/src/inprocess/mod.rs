@@ -13,6 +13,7 @@ use std::any::Any;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use slipstack_channel::{Driver, Placement, SockId, TurnOutcome, WaitOn};
 use slipstack_mem::{Doorbell, Guard, Lock, now_ns};
@@ -27,6 +28,11 @@ use ticker::Ticker;
 /// Age of the last turn at which a program that sends, and so is not away, runs a whole turn. It
 /// has to be well below the ticker's.
 const LONG_BATCH_NS: u64 = 1_500_000;
+
+/// Time for which the end waits for neighbours that frames wait for. On a network that is at rest
+/// they answer within a millisecond; one that does not exist delays a program's end by this.
+const NEIGHBOURS_WITHIN_NS: u64 = 100_000_000;
+const NEIGHBOURS_LOOK: Duration = Duration::from_micros(200);
 
 /// An engine in this process.
 pub struct InProcess {
@@ -189,6 +195,23 @@ impl Shared {
     /// certain under its lock.
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Sends datagrams that wait for a neighbour, as the kernel does after a program's end.
+    /// Connections need no such time: the keeper goes on with them.
+    fn await_neighbours(&self) {
+        let until = now_ns() + NEIGHBOURS_WITHIN_NS;
+        loop {
+            let now = now_ns();
+            let mut engine = self.engine.lock();
+            engine.turn(Instant(now));
+            let is_waiting = engine.waits_for_neighbours();
+            drop(engine);
+            if !is_waiting || now >= until {
+                return;
+            }
+            std::thread::sleep(NEIGHBOURS_LOOK);
+        }
     }
 
     fn note_keeper(&self, is_alone: bool) {
@@ -354,6 +377,7 @@ impl Driver for InProcess {
         if self.shared.is_over.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.shared.await_neighbours();
         let handovers = self.shared.engine.lock().hand_over(Instant(now_ns()));
         // One program, one channel. Connections that the keeper does not take are reset when this
         // process is gone.
