@@ -378,7 +378,11 @@ static void call_the_rest(void)
         break;
     case 4: ff_readv(fd(), vec, number()); break;
     case 5: ff_gettimeofday(below(12) ? &none : NULL, NULL); break;
-    case 6: ff_rss_check(memory(), (uint32_t)any(), (uint32_t)any(), 1, (uint16_t)any()); break;
+    case 6:
+        ff_rss_check(memory(), (uint32_t)any(), (uint32_t)any(), 1, (uint16_t)any());
+        ff_rss_self_queue_info((uint16_t *)memory(), NULL, (uint16_t *)memory(), NULL);
+        ff_clock_gettime(number(), (int64_t *)memory(), (long *)memory());
+        break;
     case 7:
         ff_rtioctl(number(), memory(), (unsigned *)memory(), below(ROOM));
         ff_ngctl(number(), memory());
