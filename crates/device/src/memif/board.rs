@@ -1,7 +1,7 @@
 //! Memory that all slots of a memif device share: the present connection, the slot that is working
 //! on each ring, and the inboxes of frames that one slot has taken out of a ring for another.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use slipstack_mem::{InboxReader, MpscInbox, PAGE, Region};
 
@@ -14,6 +14,8 @@ const GENERATION: usize = 0;
 const WANTED: usize = 192;
 /// Number of a protocol error, and its generation.
 const FAULT: usize = 256;
+/// 1: the keeper looks at the queues of engines again soon.
+const GUARDED: usize = 320;
 /// A lock for each queue and direction, in lines of their own.
 const RX_LOCKS: usize = 512;
 const TX_LOCKS: usize = RX_LOCKS + QUEUES_MAX * LINE;
@@ -112,6 +114,31 @@ impl Board {
     pub(super) fn has_others(&self, queue: usize) -> bool {
         let word = self.senders(queue);
         word.is_some_and(|word| word.load(Ordering::Relaxed) & !self.bit() != 0)
+    }
+
+    /// Returns whether an engine that is not known to be dead has this queue as its own.
+    pub(super) fn has_engine(&self, queue: usize, steering: &Steering) -> bool {
+        let word = self.senders(queue);
+        let mut left = word.map_or(0, |word| word.load(Ordering::Acquire));
+        while left != 0 {
+            if steering.is_alive(left.trailing_zeros() as u16) {
+                return true;
+            }
+            left &= left - 1;
+        }
+        false
+    }
+
+    /// Records whether the keeper looks at the queues of engines again soon.
+    pub(super) fn set_guarded(&self, is_guarded: bool) {
+        self.store(GUARDED, u32::from(is_guarded));
+        fence(Ordering::SeqCst);
+    }
+
+    /// Returns whether the keeper looks at the queues of engines again soon; otherwise it wants to
+    /// know that one of them works at its queue.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.load(GUARDED) != 0
     }
 
     fn bit(&self) -> u64 {

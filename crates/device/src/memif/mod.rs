@@ -7,6 +7,7 @@
 
 mod board;
 mod control;
+mod guard;
 mod message;
 mod options;
 mod ring;
@@ -30,6 +31,7 @@ use crate::position::RingPosition;
 use crate::steering::Steering;
 use board::{Board, SLOTS_MAX};
 use control::{Control, Neighbour, bell};
+use guard::Guard;
 use options::{Options, Role};
 use slot::{MemifSlot, SlotSetup, Source};
 
@@ -155,7 +157,7 @@ impl Backend for Memif {
                 }
                 board.set_generation(0);
                 let control = Control::new(options, listener, neighbours).map_err(system)?;
-                Source::Control(Box::new(control))
+                Source::Control(Box::new(control), Guard::new().map_err(system)?)
             }
         };
         let slot = MemifSlot::new(SlotSetup {

@@ -252,73 +252,182 @@ fn frames_that_a_peer_sent_before_it_ended_arrive() {
     }
 }
 
-#[test]
-fn frames_of_vlans_have_their_tags_and_reach_the_engine_of_their_port() {
-    if !net::may_run("memif VLANs") {
-        return;
-    }
-    let socket = Socket::new("vlans");
-    let (server, client) = (socket.open("server", 1), socket.open("client", 2));
-    let tables = client.steering();
-    tables.set_own(&[(STACK.into(), 24)]).unwrap();
-    tables.set_port(Transport::Udp, 7, Port::Slot(1)).unwrap();
-    let (mut peer, mut keeper) = (adopt(&server, 0), adopt(&client, 0));
-    connect(&mut peer, &mut keeper);
-    let mut engine = adopt(&client, 1);
-    let provider = VlanTag {
-        is_provider: true,
-        ..VlanTag::plain(20)
-    };
-    let links = |single, double| {
-        let double = LinkTags {
-            link: double,
-            outer: provider,
-            inner: Some(VlanTag::plain(7)),
-        };
-        [LinkTags::single(single, VlanTag::plain(10)), double]
-    };
-    peer.set_vlans(&links(10, 4000));
-    keeper.set_vlans(&links(11, 4001));
-    engine.set_vlans(&links(11, 4001));
-    let frame = datagram(client.link().mac, 7, 1);
-    let end = Instant::now() + PATIENCE;
-    for by_keeper in [true, false] {
-        for (sent, expected) in [(10, 11), (4000, 4001), (0, 0)] {
-            net::send(&mut *peer, &frame, &[], TxOffload::on(sent));
-            peer.flush();
-            let mut seen = Vec::new();
-            while seen.is_empty() {
-                assert!(Instant::now() < end, "{sent}");
-                if by_keeper {
-                    received(&mut *keeper);
-                }
-                engine.rx(16, &mut |frame: &[u8], meta: RxMeta| {
-                    seen.push((frame.to_vec(), meta.link));
-                });
-            }
-            assert_eq!(seen, [(frame.clone(), expected)]);
-        }
+/// A link between two devices: the sender's only slot, and the keeper and first engine of the
+/// other, which has port 7 of UDP.
+struct Pair {
+    peer: Box<dyn Device>,
+    keeper: Box<dyn Device>,
+    engine: Box<dyn Device>,
+    mac: [u8; 6],
+    // Their files and tables.
+    _opened: (Slots, Slots, Socket),
+}
+
+impl Pair {
+    fn new(tag: &str) -> Pair {
+        let socket = Socket::new(tag);
+        let (server, client) = (socket.open("server", 1), socket.open("client", 2));
+        let tables = client.steering();
+        tables.set_own(&[(STACK.into(), 24)]).unwrap();
+        tables.set_port(Transport::Udp, 7, Port::Slot(1)).unwrap();
+        tables.set_alive(1, true).unwrap();
+        let (mut peer, mut keeper) = (adopt(&server, 0), adopt(&client, 0));
+        connect(&mut peer, &mut keeper);
+        let mut engine = adopt(&client, 1);
+        let mac = client.link().mac;
+        // It asks for the link, the keeper answers, and it has it.
         while engine.counters().tx_frames == 0 {
             received(&mut *keeper);
             received(&mut *engine);
             send(&mut *engine, &[0xff; 60], &[]);
         }
+        until(&mut [&mut peer], |_, frames| !frames.is_empty());
+        Pair {
+            peer,
+            keeper,
+            engine,
+            mac,
+            _opened: (server, client, socket),
+        }
     }
-    assert!(keeper.counters().rx_passed_on > 0, "by way of the keeper");
-    received(&mut *peer);
+
+    fn send(&mut self, port: u16, number: u8) {
+        let frame = datagram(self.mac, port, number);
+        send(&mut *self.peer, &frame, &[]);
+    }
+}
+
+fn is_readable(device: &dyn Device, longest: Duration) -> bool {
+    let fd = slipstack_mem::Descriptor::new(device.poll_fd()).unwrap();
+    let flags = rustix::event::PollFlags::IN;
+    let mut fds = [rustix::event::PollFd::from_borrowed_fd(fd.as_fd(), flags)];
+    let longest = rustix::event::Timespec {
+        tv_sec: longest.as_secs().cast_signed(),
+        tv_nsec: longest.subsec_nanos().into(),
+    };
+    rustix::event::poll(&mut fds, Some(&longest)).unwrap() > 0
+}
+
+/// Sleeps as a user of the device does. Returns whether something came in time.
+fn sleeps(device: &dyn Device, longest: Duration) -> bool {
+    device.has_rx() || is_readable(device, longest)
+}
+
+#[test]
+fn a_peer_rings_only_for_an_engine_that_sleeps() {
+    if !net::may_run("memif bells") {
+        return;
+    }
+    let mut pair = Pair::new("bells");
+    for round in 0..3 {
+        while sleeps(&*pair.engine, Duration::ZERO) {
+            received(&mut *pair.engine);
+        }
+        pair.send(7, round);
+        assert!(sleeps(&*pair.engine, PATIENCE));
+        assert_eq!(received(&mut *pair.engine).len(), 1);
+        pair.send(7, round);
+        let is_rung = is_readable(&*pair.engine, Duration::ZERO);
+        assert!(!is_rung, "it is awake");
+        assert_eq!(received(&mut *pair.engine).len(), 1);
+    }
+}
+
+#[test]
+fn the_keeper_empties_the_queue_of_an_engine_that_has_stopped() {
+    if !net::may_run("memif guard") {
+        return;
+    }
+    let mut pair = Pair::new("guard");
+    for is_asleep in [false, true, false] {
+        if is_asleep {
+            while sleeps(&*pair.engine, Duration::ZERO) {
+                received(&mut *pair.engine);
+            }
+        }
+        for port in [6, 7] {
+            pair.send(port, port as u8);
+        }
+        let end = Instant::now() + PATIENCE;
+        let mut own = Vec::new();
+        while own.is_empty() {
+            assert!(Instant::now() < end, "asleep: {is_asleep}");
+            sleeps(&*pair.keeper, PATIENCE);
+            own.extend(received(&mut *pair.keeper));
+        }
+        assert_eq!(own.iter().map(|it| it[42]).collect::<Vec<_>>(), [6]);
+        // The other one waits for its engine.
+        assert!(sleeps(&*pair.engine, PATIENCE));
+        let others = received(&mut *pair.engine);
+        assert_eq!(others.iter().map(|it| it[42]).collect::<Vec<_>>(), [7]);
+    }
+    // An engine that takes its frames is left alone.
+    let before = pair.engine.counters().rx_passed_on;
+    pair.send(6, 1);
+    until(&mut [&mut pair.engine], |_, _| true);
+    assert_eq!(pair.engine.counters().rx_passed_on, before + 1);
+}
+
+#[test]
+fn frames_of_vlans_have_their_tags_and_reach_the_engine_of_their_port() {
+    if !net::may_run("memif VLANs") {
+        return;
+    }
+    let mut pair = Pair::new("vlans");
+    let provider = VlanTag {
+        is_provider: true,
+        ..VlanTag::plain(20)
+    };
+    let links = |single, double| {
+        let inner = Some(VlanTag::plain(7));
+        let outer = provider;
+        let double = LinkTags {
+            link: double,
+            outer,
+            inner,
+        };
+        [LinkTags::single(single, VlanTag::plain(10)), double]
+    };
+    // The numbers of links are each side's own.
+    pair.peer.set_vlans(&links(10, 4000));
+    pair.engine.set_vlans(&links(11, 4001));
+    pair.keeper.set_vlans(&links(11, 4001));
+    let frame = datagram(pair.mac, 7, 1);
+    let mut seen = Vec::new();
+    for (sent, expected) in [(10, 11), (4000, 4001), (0, 0)] {
+        net::send(&mut *pair.peer, &frame, &[], TxOffload::on(sent));
+        pair.peer.flush();
+        // The first by way of the keeper, which finds it at its second look.
+        let end = Instant::now() + PATIENCE;
+        while seen.is_empty() {
+            assert!(Instant::now() < end, "{sent}");
+            if sent == 10 {
+                sleeps(&*pair.keeper, PATIENCE);
+                received(&mut *pair.keeper);
+                if pair.keeper.counters().rx_passed_on == 0 {
+                    continue;
+                }
+            }
+            pair.engine.rx(16, &mut |frame: &[u8], meta: RxMeta| {
+                seen.push((frame.to_vec(), meta.link));
+            });
+        }
+        assert_eq!(seen, [(frame.clone(), expected)]);
+        seen.clear();
+    }
     let back = [&[0xff; 6][..], &[2; 6], &[0x88, 0xb5], &[9; 46]].concat();
     for (sent, expected) in [(11, 10), (4001, 4000)] {
-        net::send(&mut *engine, &back, &[], TxOffload::on(sent));
-        engine.flush();
-        let mut seen = Vec::new();
-        peer.rx(16, &mut |frame: &[u8], meta: RxMeta| {
+        net::send(&mut *pair.engine, &back, &[], TxOffload::on(sent));
+        pair.engine.flush();
+        pair.peer.rx(16, &mut |frame: &[u8], meta: RxMeta| {
             seen.push((frame.to_vec(), meta.link));
         });
         assert_eq!(seen, [(back.clone(), expected)]);
+        seen.clear();
     }
-    peer.set_vlans(&[]);
-    net::send(&mut *engine, &back, &[], TxOffload::on(11));
-    engine.flush();
-    assert!(received(&mut *peer).is_empty());
-    assert_eq!(peer.counters().rx_vlan, 1);
+    pair.peer.set_vlans(&[]);
+    net::send(&mut *pair.engine, &back, &[], TxOffload::on(11));
+    pair.engine.flush();
+    assert!(received(&mut *pair.peer).is_empty());
+    assert_eq!(pair.peer.counters().rx_vlan, 1);
 }

@@ -219,7 +219,20 @@ impl Ring {
 
     fn wants_interrupt(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.load(FLAGS_AT) & FLAG_MASKED == 0
+        !self.is_masked()
+    }
+
+    fn is_masked(&self) -> bool {
+        self.load(FLAGS_AT) & FLAG_MASKED != 0
+    }
+
+    fn set_masked(&self, is_masked: bool) {
+        if let Some(word) = self.region.u16(self.offset + FLAGS_AT) {
+            let flags = if is_masked { FLAG_MASKED } else { 0 };
+            word.store(flags, Ordering::Release);
+        }
+        // The peer rings for frames that it publishes later; the next check sees earlier ones.
+        fence(Ordering::SeqCst);
     }
 }
 
@@ -338,6 +351,16 @@ impl Connection {
     pub(super) fn has_rx(&self, lane: usize) -> bool {
         let waiting = self.lanes[lane].rx.usable();
         waiting.map_or(true, |(count, _)| count > 0)
+    }
+
+    /// Asks the peer not to ring for frames of this queue, or to ring again.
+    pub(super) fn set_rx_masked(&self, lane: usize, is_masked: bool) {
+        self.lanes[lane].rx.set_masked(is_masked);
+    }
+
+    /// Returns whether the peer has been asked not to ring.
+    pub(super) fn is_rx_masked(&self, lane: usize) -> bool {
+        self.lanes[lane].rx.is_masked()
     }
 
     /// Position of the next frame of this queue: it changes with every frame that is taken.

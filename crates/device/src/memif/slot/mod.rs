@@ -1,25 +1,34 @@
 //! One slot of a memif device; the slots take turns at the rings.
 //!
-//! With several queues they are assigned to the engines in turn. The first slot that looks at a
-//! receive ring takes its frames: it handles its own and puts those of other slots into their
-//! inboxes. A slot leaves a ring alone while another slot works on it, and the rings of other
-//! queues as long as their owners take the frames.
+//! With several queues they are assigned to the engines in turn. The first engine of a queue that
+//! looks at the receive ring takes its frames: it handles its own and puts those of other slots
+//! into their inboxes. A slot leaves a ring alone while another slot works on it. The keeper has
+//! the queues without an engine, and those whose engines have stopped ([`super::guard`]).
+//!
+//! The peer rings a queue's bell only while an engine sleeps, or is about to
+//! ([`Device::has_rx`]).
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+mod keeper;
+mod sleep;
 
-use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use std::cell::Cell;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use rustix::event::epoll;
 use slipstack_mem::{InboxReader, RawSlice, now_ns};
 use slipstack_terms::LinkTags;
 use slipstack_wire::{RxMeta, TxOffload};
 
-use super::board::{Board, Side};
-use super::control::Control;
-use super::ring::{Batch, Connection, ConnectionShape, FRAME_MAX, ProtocolViolation};
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
+use crate::memif::board::{Board, Side};
+use crate::memif::control::Control;
+use crate::memif::guard::Guard;
+use crate::memif::ring::{Batch, Connection, ConnectionShape, FRAME_MAX, ProtocolViolation};
 use crate::packets;
 use crate::steering::Steering;
 use crate::tags::{self, Tags};
+use sleep::{await_readable, leave_bells, ring, watch};
 
 /// A description of a link, as text, at most.
 const SHAPE_MAX: usize = 4096;
@@ -27,17 +36,13 @@ const SHAPE_MAX: usize = 4096;
 const LINK_LEN: usize = size_of::<u16>();
 /// Frames that one publication shows the peer at most, where no other slot sends by the queue.
 const BATCH_MAX: u16 = 32;
-/// Time for which a server that has been reached is waited for.
-const LINK_WAIT_NS: u64 = 300_000_000;
 /// The keeper's, which is not among those that send by a queue: engines publish batches beside it.
 const KEEPER_SLOT: u16 = 0;
-/// Time for which slot 0 is waited for.
-const ANSWER_WAIT_NS: i64 = 20_000_000;
 
 /// Way in which a slot learns of connections: slot 0 makes them, the others ask it.
 #[derive(Debug)]
 pub(super) enum Source {
-    Control(Box<Control>),
+    Control(Box<Control>, Guard),
     Asked { pair: OwnedFd, asked_for: u32 },
 }
 
@@ -70,10 +75,10 @@ pub(super) struct MemifSlot {
     generation: u32,
     /// The connection that was checked last.
     seen: u32,
-    /// The queue by which this slot sends, and that it checks first.
+    /// The queue by which this slot sends and, unless it is the keeper's, receives.
     lane: usize,
-    /// Positions of the other queues at the last check, if frames waited there.
-    stalled: Vec<Option<u16>>,
+    /// Bells may have been rung since they were last cleared.
+    is_armed: Cell<bool>,
     /// Frames that the peer does not see yet; this slot has the right to work at the queue.
     batch: Option<Batch>,
     /// Frames were put in since the peer was last woken.
@@ -95,7 +100,10 @@ impl MemifSlot {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
         let epoll = slipstack_mem::raised(epoll);
         let source = match &setup.source {
-            Source::Control(control) => control.poll_fd(),
+            Source::Control(control, guard) => {
+                watch(&epoll, guard.fd()).map_err(failed)?;
+                control.poll_fd()
+            }
             Source::Asked { pair, .. } => pair.as_fd(),
         };
         for fd in [source, setup.bell.as_fd()] {
@@ -110,7 +118,7 @@ impl MemifSlot {
             generation: 0,
             seen: 0,
             lane: 0,
-            stalled: Vec::new(),
+            is_armed: Cell::new(true),
             batch: None,
             is_unrung: false,
             is_awaited: false,
@@ -120,20 +128,6 @@ impl MemifSlot {
             notice: None,
             setup,
         })
-    }
-
-    /// Gives a server that is there the time to agree, so that the first frames are not lost.
-    #[cold]
-    fn wait_for_link(&mut self) {
-        let end = now_ns() + LINK_WAIT_NS;
-        while self.link.is_none() && self.is_connecting() && now_ns() < end {
-            await_readable(self.epoll.as_fd());
-            self.control();
-        }
-    }
-
-    fn is_connecting(&self) -> bool {
-        matches!(&self.setup.source, Source::Control(control) if control.is_connecting())
     }
 
     /// Follows the connection that slot 0 has.
@@ -147,6 +141,7 @@ impl MemifSlot {
             if self.generation != current
                 && let Some(link) = self.link.take()
             {
+                leave_bells(&self.epoll, &link);
                 self.former = Some(link);
             }
             if current == 0 || self.generation == current {
@@ -180,30 +175,10 @@ impl MemifSlot {
             board.join(lane);
         }
         self.lane = lane;
-        self.stalled = vec![None; link.lanes()];
-        for lane in 0..link.lanes() {
+        self.is_armed.set(true);
+        if self.setup.slot != KEEPER_SLOT {
             let _ = watch(&self.epoll, link.rx_bell(lane));
         }
-    }
-
-    /// Lets slot 0 do due work for the connections. The first call waits for a server: a user that
-    /// only queries the device makes no connection.
-    fn control(&mut self) {
-        if !std::mem::replace(&mut self.is_awaited, true) {
-            self.wait_for_link();
-        }
-        let Source::Control(control) = &mut self.setup.source else {
-            return;
-        };
-        let outcome = control.turn(&self.setup.board, &mut self.link);
-        if outcome.former.is_some() {
-            self.former = outcome.former;
-        }
-        if outcome.has_changed {
-            self.generation = self.setup.board.generation();
-            self.begin();
-        }
-        self.notice = outcome.notice.or_else(|| self.notice.take());
     }
 
     /// Takes what the peer of the former link sent before it ended.
@@ -266,50 +241,35 @@ impl MemifSlot {
         self.setup.board.unlock((Side::Tx, batch.lane));
     }
 
+    fn wake_peer(&self) {
+        if let Some(link) = &self.link {
+            link.ring(self.lane);
+        }
+    }
+
     fn report_violation(&mut self, violation: ProtocolViolation) {
         self.end_batch();
         self.setup.board.report_violation(self.generation);
-        self.link = None;
+        if let Some(link) = self.link.take() {
+            leave_bells(&self.epoll, &link);
+        }
         self.counters.rx_malformed += 1;
-        if let Source::Control(control) = &mut self.setup.source {
+        if let Source::Control(control, _) = &mut self.setup.source {
             control.set_violation(violation);
         }
-        let _ = rustix::io::write(&self.setup.keeper_bell, &1u64.to_ne_bytes());
+        ring(&self.setup.keeper_bell);
     }
 
-    /// Returns whether frames have waited in another slot's queue since this one looked there last.
-    fn is_stalled(&mut self, lane: usize) -> bool {
-        let Some(link) = self.link.as_ref().filter(|link| link.has_rx(lane)) else {
-            return false;
-        };
-        let position = Some(link.rx_position(lane));
-        std::mem::replace(&mut self.stalled[lane], position) == position
-    }
-
-    /// Handles the frames of a queue, and those that others have put aside for this slot.
+    /// Handles the frames of a queue.
     fn rx_lane(&mut self, lane: usize, budget: usize, sink: &mut dyn Sink) -> usize {
-        let done = self.rx_inbox(budget, sink);
-        if done == budget || self.link.as_ref().is_none_or(|link| !link.has_rx(lane)) {
-            self.clear_bell(lane);
-            return done;
+        if budget == 0 || self.link.as_ref().is_none_or(|link| !link.has_rx(lane)) {
+            return 0;
         }
-        match self.rx_ring(lane, budget - done, sink) {
-            Ok(more) => done + more,
+        match self.rx_ring(lane, budget, sink) {
+            Ok(done) => done,
             Err(violation) => {
                 self.report_violation(violation);
-                done
-            }
-        }
-    }
-
-    /// Lets the sleep begin again if nothing waits in the ring.
-    fn clear_bell(&self, lane: usize) {
-        let Some(link) = &self.link else { return };
-        if !link.has_rx(lane) {
-            // Cleared first, so that a ring after this check is not lost.
-            let _ = rustix::io::read(link.rx_bell(lane), &mut [0; 8]);
-            if link.has_rx(lane) {
-                let _ = rustix::io::write(link.rx_bell(lane), &1u64.to_ne_bytes());
+                0
             }
         }
     }
@@ -406,7 +366,7 @@ fn is_own(setup: &SlotSetup, counters: &mut DeviceCounters, link: u16, frame: &[
         (true, is_news) => {
             counters.rx_passed_on += 1;
             if is_news {
-                let _ = rustix::io::write(&setup.keeper_bell, &1u64.to_ne_bytes());
+                ring(&setup.keeper_bell);
             }
         }
     }
@@ -415,26 +375,6 @@ fn is_own(setup: &SlotSetup, counters: &mut DeviceCounters, link: u16, frame: &[
 
 fn is_group(first: &u8) -> bool {
     first & 1 != 0
-}
-
-fn await_readable(fd: BorrowedFd<'_>) {
-    let timeout = Timespec {
-        tv_sec: 0,
-        tv_nsec: ANSWER_WAIT_NS,
-    };
-    let _ = poll(
-        &mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)],
-        Some(&timeout),
-    );
-}
-
-/// Adds a descriptor to those that end a sleep.
-fn watch(epoll: &OwnedFd, fd: BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
-    let data = epoll::EventData::new_u64(0);
-    match epoll::add(epoll, fd, data, epoll::EventFlags::IN) {
-        Err(rustix::io::Errno::EXIST) => Ok(()),
-        result => result,
-    }
 }
 
 /// The answers that wait; the link of that generation, if it is among them.
@@ -458,6 +398,11 @@ impl Drop for MemifSlot {
     fn drop(&mut self) {
         self.end_batch();
         self.setup.board.leave(self.lane);
+        if self.setup.slot != KEEPER_SLOT
+            && let Some(link) = &self.link
+        {
+            link.set_rx_masked(self.lane, false);
+        }
     }
 }
 
@@ -470,28 +415,16 @@ impl Device for MemifSlot {
         self.end_batch();
         self.control();
         self.refresh();
+        self.rouse();
         let mut done = match self.former {
             Some(_) => self.drain(budget, sink),
             None => 0,
         };
-        done += self.rx_lane(self.lane, budget - done, sink);
-        for lane in 0..self.stalled.len() {
-            if lane != self.lane && done < budget && self.is_stalled(lane) {
-                done += self.rx_lane(lane, budget - done, sink);
-            }
+        done += self.rx_inbox(budget - done, sink);
+        done + match self.setup.slot {
+            KEEPER_SLOT => self.rx_as_keeper(budget - done, sink),
+            _ => self.rx_lane(self.lane, budget - done, sink),
         }
-        if done == 0 && self.inbox.is_empty() {
-            let setup = &self.setup;
-            let _ = rustix::io::read(&setup.bell, &mut [0; 8]);
-            if let Source::Control(control) = &setup.source {
-                control.wake(setup.board.take_wanted());
-            }
-            // A frame that arrived between the check and the clearing must not be slept through.
-            if !self.inbox.is_empty() {
-                let _ = rustix::io::write(&setup.bell, &1u64.to_ne_bytes());
-            }
-        }
-        done
     }
 
     fn tx(
@@ -543,10 +476,8 @@ impl Device for MemifSlot {
 
     fn flush(&mut self) {
         self.end_batch();
-        if std::mem::take(&mut self.is_unrung)
-            && let Some(link) = &self.link
-        {
-            link.ring(self.lane);
+        if std::mem::take(&mut self.is_unrung) {
+            self.wake_peer();
         }
     }
 
@@ -562,7 +493,10 @@ impl Device for MemifSlot {
             setup.keeper_bell.as_raw_fd(),
         ];
         match &setup.source {
-            Source::Control(control) => all.extend(control.descriptors()),
+            Source::Control(control, guard) => {
+                all.push(guard.fd().as_raw_fd());
+                all.extend(control.descriptors());
+            }
             Source::Asked { pair, .. } => all.push(pair.as_raw_fd()),
         }
         let link = self.link.iter().flat_map(Connection::descriptors);
@@ -571,10 +505,11 @@ impl Device for MemifSlot {
     }
 
     fn has_rx(&self) -> bool {
-        let has_frames = |link: &Connection| (0..link.lanes()).any(|lane| link.has_rx(lane));
-        let has_link = self.link.as_ref().is_some_and(has_frames);
-        let is_old = self.setup.board.generation() != self.seen;
-        has_link || is_old || self.former.is_some() || !self.inbox.is_empty()
+        if self.has_due() {
+            return true;
+        }
+        self.arm();
+        self.has_due()
     }
 
     fn take_notice(&mut self) -> Option<String> {
