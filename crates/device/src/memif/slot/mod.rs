@@ -34,7 +34,9 @@ use sleep::{await_readable, leave_bells, ring, watch};
 const SHAPE_MAX: usize = 4096;
 /// Bytes of the number of a link, before a frame in an inbox.
 const LINK_LEN: usize = size_of::<u16>();
-/// Frames that one publication shows the peer at most, where no other slot sends by the queue.
+/// Frames that the first publication after a flush shows the peer, where no other slot sends by the
+/// queue: it begins with them while others are made. Each further one has twice as many.
+const BATCH_FIRST: u16 = 4;
 const BATCH_MAX: u16 = 32;
 /// The keeper's, which is not among those that send by a queue: engines publish batches beside it.
 const KEEPER_SLOT: u16 = 0;
@@ -83,6 +85,8 @@ pub(super) struct MemifSlot {
     batch: Option<Batch>,
     /// Frames were put in since the peer was last woken.
     is_unrung: bool,
+    /// Frames after which the batch is published.
+    batch_len: u16,
     /// A server that is there has been given the time to agree.
     is_awaited: bool,
     buffer: Vec<u8>,
@@ -121,6 +125,7 @@ impl MemifSlot {
             is_armed: Cell::new(true),
             batch: None,
             is_unrung: false,
+            batch_len: BATCH_FIRST,
             is_awaited: false,
             buffer: vec![0; FRAME_MAX + LINK_LEN],
             tags: Tags::new(setup.vlan),
@@ -223,8 +228,13 @@ impl MemifSlot {
         };
         let is_put = link.put(batch, header, payload)?;
         // Between its frames a slot may do much else, for which others are not to wait.
-        if batch.frames == BATCH_MAX || self.setup.board.has_others(self.lane) {
+        if batch.frames == self.batch_len || self.setup.board.has_others(self.lane) {
             self.end_batch();
+            if self.batch_len == BATCH_FIRST {
+                // A peer that sleeps wakes while further frames are made.
+                self.wake_peer();
+            }
+            self.batch_len = (2 * self.batch_len).min(BATCH_MAX);
         }
         Ok(is_put)
     }
@@ -476,6 +486,7 @@ impl Device for MemifSlot {
 
     fn flush(&mut self) {
         self.end_batch();
+        self.batch_len = BATCH_FIRST;
         if std::mem::take(&mut self.is_unrung) {
             self.wake_peer();
         }
