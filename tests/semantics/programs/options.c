@@ -34,6 +34,9 @@ static int is_left_out(int which, int level, int name) {
         {IPPROTO_TCP, 39},
         {IPPROTO_TCP, 40},
         {IPPROTO_UDP, 100},
+        {IPPROTO_IPV6, 11 /* IPV6_FLOWINFO */},
+        {IPPROTO_IPV6, 32},
+        {IPPROTO_IPV6, 33},
     };
     for (int i = 0; i < sizeof places / sizeof *places; i++)
         if (places[i][0] == level && places[i][1] == name) return 1;

@@ -56,10 +56,13 @@ static int switch_on(int fd, int level, int name) {
     return setsockopt(fd, level, name, &one, sizeof one);
 }
 
+static size_t length = 1;
+
 static ssize_t send_with(int fd, struct sockaddr_in6 *to, int level, int type, const void *data,
                          int len) {
+    static char payload[3000] = "x";
     char place[128] = {0};
-    struct iovec out = {"x", 1};
+    struct iovec out = {payload, length};
     struct msghdr message = {to, sizeof *to, &out, 1, place, CMSG_SPACE(len)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&message);
     c->cmsg_level = level, c->cmsg_type = type, c->cmsg_len = CMSG_LEN(len);
@@ -110,6 +113,13 @@ int main(void) {
     SAY(send_int(fd, &echo, IPV6_HOPLIMIT, -2));
     SAY(send_int(fd, &echo, IPV6_TCLASS, 256));
     SAY(send_int(fd, &echo, 250, 0));
+    SAY(send_int(fd, &echo, IPV6_DONTFRAG, 2));
+    length = 3000;
+    SAY(send_int(fd, &echo, IPV6_DONTFRAG, 1));
+    length = 1452;
+    SAY(send_int(fd, &echo, IPV6_DONTFRAG, 1));
+    sleep_ms(50), recv(fd, &byte, 1, MSG_DONTWAIT);
+    length = 1;
     SAY(send_from(fd, &echo, own));
     take(fd, "from our own", 0);
     SAY(send_from(fd, &echo, "::"));
@@ -141,5 +151,15 @@ int main(void) {
     SAY(sendto(fd, "closed", 6, 0, (void *)&closed4, sizeof closed4));
     sleep_ms(100);
     take(fd, "error queue", MSG_ERRQUEUE);
+    SAY(close(fd));
+
+    NOTE("the path's MTU");
+    unsigned char told[64];
+    socklen_t told_len = sizeof told;
+    fd = OPEN(socket(AF_INET6, SOCK_DGRAM, 0));
+    SAY(getsockopt(fd, IPPROTO_IPV6, IPV6_PATHMTU, told, &told_len));
+    SAY(connect(fd, (void *)&echo, sizeof echo));
+    SAY(getsockopt(fd, IPPROTO_IPV6, IPV6_PATHMTU, told, &told_len));
+    NOTE("%u bytes, %u", told_len, *(unsigned *)(told + 28));
     SAY(close(fd));
 }

@@ -108,6 +108,10 @@ int main(void) {
     SAY(switch_on(fd, SOL_SOCKET, SO_RXQ_OVFL));
     SAY(send(fd, "none lost", 9, 0));
     take(fd, "nothing lost", 512);
+    SAY(switch_on(fd, SOL_SOCKET, 75 /* SO_RCVMARK */));
+    SAY(switch_on(fd, SOL_SOCKET, 82 /* SO_RCVPRIORITY */));
+    SAY(send(fd, "unmarked", 8, 0));
+    take(fd, "neither mark nor priority", 512);
 
     NOTE("the peer tells what it sees");
     SAY(connect_to(fd, peer_ip(), 7004));

@@ -155,6 +155,10 @@ impl Process {
             }
         } else if len > DATAGRAM_SURE || segment != 0 {
             check_length(&self.network, dgram, remote, len, usize::from(segment))?;
+            let room = usize::from(self.network.mtu_to(remote.ip())) - overhead(remote);
+            if sending.is_whole && segment == 0 && len > room {
+                return Err(Errno::EMSGSIZE);
+            }
         }
         let is_strange = |src: IpAddr| {
             src.is_ipv4() != remote.ip().to_canonical().is_ipv4()

@@ -26,6 +26,9 @@ use crate::socket::options::timeouts::{RCVTIMEO_NEW, SNDTIMEO_NEW, set_timeout};
 use crate::socket::options::{Options, tcp_info};
 use crate::socket::{Dgram, Side, Stream};
 
+/// Missing in libc (linux/in6.h).
+const IPV6_PATHMTU: i32 = 61;
+
 impl Process {
     /// `setsockopt`.
     pub fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome<()> {
@@ -245,6 +248,15 @@ impl Process {
             && let Some(mtu) = path_mtu_of(&socket)?
         {
             return Ok(put(value, &mtu.to_ne_bytes()));
+        }
+        if is_v6
+            && (level, name) == (libc::IPPROTO_IPV6, IPV6_PATHMTU)
+            && let Some(mtu) = path_mtu_of(&socket)?
+        {
+            // struct ip6_mtuinfo, whose address is that of an error only.
+            let mut info = [0; 32];
+            info[28..].copy_from_slice(&mtu.to_ne_bytes());
+            return Ok(put(value, &info));
         }
         if let Some(word) = self.network.leaving_by(&socket, level, name) {
             return Ok(put(value, &word));

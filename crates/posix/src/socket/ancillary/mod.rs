@@ -18,6 +18,10 @@ pub(crate) const TIMESTAMPNS_NEW: i32 = 64;
 /// SO_TIMESTAMPING_NEW.
 pub(crate) const TIMESTAMPING_NEW: i32 = 65;
 
+/// SO_RCVMARK and SO_RCVPRIORITY (asm-generic/socket.h).
+pub(crate) const RCVMARK: i32 = 75;
+pub(crate) const RCVPRIORITY: i32 = 82;
+
 /// IP_RECVORIGDSTADDR and IPV6_RECVORIGDSTADDR, whose message has the same type.
 pub(crate) const IP_ORIGDSTADDR: i32 = 20;
 pub(crate) const IPV6_ORIGDSTADDR: i32 = 74;

@@ -1,7 +1,8 @@
 //! The control messages that a socket has asked for with its datagrams.
 
 use crate::socket::ancillary::{
-    IP_ORIGDSTADDR, IPV6_ORIGDSTADDR, TIMESTAMP_NEW, TIMESTAMPING_NEW, TIMESTAMPNS_NEW,
+    IP_ORIGDSTADDR, IPV6_ORIGDSTADDR, RCVMARK, RCVPRIORITY, TIMESTAMP_NEW, TIMESTAMPING_NEW,
+    TIMESTAMPNS_NEW,
 };
 use crate::socket::options::Options;
 use crate::socket::stamping;
@@ -37,6 +38,8 @@ requested! {
     LOST = 12, libc::SOL_SOCKET, libc::SO_RXQ_OVFL;
     SEGMENT = 13, libc::SOL_UDP, libc::UDP_GRO;
     INQ = 16, libc::IPPROTO_TCP, libc::TCP_INQ;
+    MARK = 17, libc::SOL_SOCKET, RCVMARK;
+    PRIORITY = 18, libc::SOL_SOCKET, RCVPRIORITY;
 }
 
 /// Returns which receive timestamps are taken and reported.
@@ -70,6 +73,11 @@ impl RequestedControl {
             | RequestedControl::STAMP.0
             | RequestedControl::STAMP_NEW.0;
         RequestedControl(RequestedControl::of(options).0 & (TIMES | RequestedControl::INQ.0))
+    }
+
+    /// Returns those that an error comes with (ip_recv_error()).
+    pub(crate) fn of_error(self) -> RequestedControl {
+        RequestedControl(self.0 & !(RequestedControl::MARK.0 | RequestedControl::PRIORITY.0))
     }
 
     /// Whether there are others than TCP_INQ.

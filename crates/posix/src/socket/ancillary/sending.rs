@@ -21,6 +21,8 @@ pub(crate) struct Sending {
     pub(crate) mark: Option<u32>,
     /// The priority (SO_PRIORITY); `None`: that of `tos`, or the socket's.
     pub(crate) priority: Option<i32>,
+    /// Forbids fragments (IPV6_DONTFRAG).
+    pub(crate) is_whole: bool,
     /// UDP_SEGMENT; 0 = one datagram, whatever the socket's option.
     pub(crate) segment: Option<u16>,
     /// Requested timestamps (SO_TIMESTAMPING's bits); `None`: those of the socket's option.
@@ -183,7 +185,9 @@ fn take_v6(sending: &mut Sending, kind: i32, data: &[u8]) -> Result<(), Errno> {
         libc::IPV6_HOPLIMIT => sending.ttl = optional_byte(data)?,
         libc::IPV6_TCLASS => sending.tos = optional_byte(data)?,
         IPV6_FLOWINFO if data.len() >= 4 => {}
-        IPV6_DONTFRAG if matches!(whole_int(data)?, 0 | 1) => {}
+        IPV6_DONTFRAG if matches!(whole_int(data)?, 0 | 1) => {
+            sending.is_whole = whole_int(data)? == 1;
+        }
         _ => return Err(Errno::EINVAL),
     }
     Ok(())
@@ -247,6 +251,7 @@ mod tests {
             ttl: Some(7),
             mark: Some(20),
             priority: Some(6),
+            is_whole: false,
             segment: Some(1200),
         };
         assert_eq!(parse(&control, Family::V4), Ok(expected));

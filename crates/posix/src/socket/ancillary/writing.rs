@@ -115,7 +115,7 @@ impl<'a> Writer<'a> {
             ..Envelope::default()
         };
         // Nothing is answered: Linux leaves the source address empty.
-        self.put_each(requested, &envelope, setting, None);
+        self.put_each(requested.of_error(), &envelope, setting, None);
         const ORIGIN_ICMP: u8 = 2;
         const ORIGIN_ICMP6: u8 = 3;
         let origin = if it.offender.is_ipv4() {
@@ -142,6 +142,15 @@ impl<'a> Writer<'a> {
         // Linux is silent while nothing was lost.
         if requested.has(RequestedControl::LOST) && it.lost != 0 {
             self.put(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &it.lost.to_ne_bytes());
+        }
+        // What arrives by the stack has no mark and no priority.
+        for (request, kind) in [
+            (RequestedControl::MARK, libc::SO_MARK),
+            (RequestedControl::PRIORITY, libc::SO_PRIORITY),
+        ] {
+            if requested.has(request) {
+                self.put_int(libc::SOL_SOCKET, kind, 0);
+            }
         }
     }
 

@@ -16,6 +16,14 @@ use crate::socket::options::{limit, multicast, way};
 
 /// Missing in libc (linux/in.h).
 const IP_LOCAL_PORT_RANGE: i32 = 51;
+/// Missing in libc (linux/in6.h).
+const IPV6_FLOWINFO: i32 = 11;
+const IPV6_FLOWLABEL_MGR: i32 = 32;
+const IPV6_FLOWINFO_SEND: i32 = 33;
+const IPV6_HOPOPTS: i32 = 54;
+const IPV6_RTHDRDSTOPTS: i32 = 55;
+const IPV6_RTHDR: i32 = 57;
+const IPV6_DSTOPTS: i32 = 59;
 /// Missing in libc (linux/udp.h).
 const UDP_ENCAP: i32 = 100;
 /// Missing in libc (linux/tcp.h, asm-generic/socket.h).
@@ -245,6 +253,12 @@ pub(crate) fn refusal(is_stream: bool, level: i32, name: i32, value: &[u8]) -> O
     match (level, name) {
         // A connection goes to whichever listener of a group accepts it first.
         (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF) if is_stream => Some(Errno::ENOPROTOOPT),
+        // Extension headers of packets to come: as without CAP_NET_RAW.
+        (libc::IPPROTO_IPV6, IPV6_HOPOPTS | IPV6_RTHDRDSTOPTS | IPV6_RTHDR | IPV6_DSTOPTS)
+            if value.len() >= 8 =>
+        {
+            Some(Errno::EPERM)
+        }
         // A SYN with its link header: the stack keeps what is behind that.
         (libc::IPPROTO_TCP, libc::TCP_SAVE_SYN) if int_of(value) == Some(2) => Some(Errno::EINVAL),
         _ => None,
@@ -255,7 +269,12 @@ pub(crate) fn refusal(is_stream: bool, level: i32, name: i32, value: &[u8]) -> O
 fn is_refused_if_set(level: i32, name: i32) -> bool {
     matches!(
         (level, name),
-        (libc::SOL_UDP, UDP_ENCAP) | (libc::IPPROTO_IP, libc::IP_OPTIONS)
+        (libc::SOL_UDP, UDP_ENCAP)
+            | (libc::IPPROTO_IP, libc::IP_OPTIONS)
+            | (
+                libc::IPPROTO_IPV6,
+                IPV6_FLOWINFO | IPV6_FLOWLABEL_MGR | IPV6_FLOWINFO_SEND
+            )
     )
 }
 
@@ -279,6 +298,11 @@ mod tests {
         let refused = of(stream, socket, chooser, &on);
         assert_eq!(refused, Some(Errno::ENOPROTOOPT));
         assert_eq!(of(dgram, socket, chooser, &on), None);
+        let (v6, header) = (libc::IPPROTO_IPV6, [0, 0, 1, 4, 0, 0, 0, 0]);
+        assert_eq!(of(dgram, v6, IPV6_HOPOPTS, &header), Some(Errno::EPERM));
+        assert_eq!(of(dgram, v6, IPV6_HOPOPTS, &[]), None);
+        assert_eq!(of(dgram, v6, IPV6_FLOWINFO, &on), Some(Errno::ENOPROTOOPT));
+        assert_eq!(of(dgram, v6, IPV6_FLOWINFO, &off), None);
         let ebpf = of(dgram, socket, libc::SO_ATTACH_REUSEPORT_EBPF, &on);
         assert_eq!(ebpf, Some(Errno::EOPNOTSUPP));
     }
