@@ -14,11 +14,9 @@ import topology
 
 POSTGRES = pathlib.Path("/usr/lib/postgresql/15/bin")
 BOTH = f"{topology.SERVER_CORE},{topology.CLIENT_CORE}"
-# Rules that hold only where threads share an engine, only with spinning off, or only for large
-# sends.
+# Rules that hold only where threads share an engine, or only with spinning off.
 OF_THREADS = ("lead", "moves")
 OF_SAVING = ("naps",)
-OF_BULK = ("bulk",)
 # An instance's programs have no ticker, so no thread keeps the lead; they do not nap.
 IN_PROCESS = ("lead", "naps")
 
@@ -33,7 +31,6 @@ class Case:
     before: list = field(default_factory=list)
     warm_s: float = 0.6
     has_threads: bool = False
-    is_bulk: bool = False
     # Where its processes may run; those of several threads have both cores.
     cores: str = topology.SERVER_CORE
 
@@ -64,8 +61,6 @@ class Case:
             return self.has_threads
         if rule in OF_SAVING:
             return is_saving
-        if rule in OF_BULK:
-            return self.is_bulk
         return not (is_saving and rule == "spin")
 
     def wait_ready(self, topo, address):
@@ -207,7 +202,6 @@ def all_cases(folder, target, is_wanted):
             8080,
             nginx,
             [load, "--mode", "http", "-c", "8", "--path", "/large"],
-            is_bulk=True,
         ),
         Case("redis GET 50", 6379, redis, [load, "--mode", "redis-get", "-c", "50"]),
         Case("redis SET 50", 6379, redis, [load, "--mode", "redis-set", "-c", "50"]),

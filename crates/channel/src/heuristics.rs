@@ -15,21 +15,12 @@ pub enum Rule {
     Lead,
     /// Connections stay on their engine while most end after few reads.
     Moves,
-    /// A large send processes received frames first.
-    Bulk,
     /// A thread whose sleeps are short sleeps on a timer first.
     Naps,
 }
 
 impl Rule {
-    pub const ALL: [Rule; 6] = [
-        Rule::Spin,
-        Rule::Holds,
-        Rule::Lead,
-        Rule::Moves,
-        Rule::Bulk,
-        Rule::Naps,
-    ];
+    pub const ALL: [Rule; 5] = [Rule::Spin, Rule::Holds, Rule::Lead, Rule::Moves, Rule::Naps];
 
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -38,7 +29,6 @@ impl Rule {
             Rule::Holds => "holds",
             Rule::Lead => "lead",
             Rule::Moves => "moves",
-            Rule::Bulk => "bulk",
             Rule::Naps => "naps",
         }
     }

@@ -80,7 +80,7 @@ impl Process {
             return Err(Errno::EOPNOTSUPP.into());
         };
         stream.commit(len);
-        self.after_push_of(stream.attachment(), socket.id, len);
+        stream.attachment().after_push(&*self.kernel, socket.id);
         Ok(())
     }
 

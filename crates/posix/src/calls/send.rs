@@ -107,7 +107,7 @@ impl Process {
         let sent = match stream.enqueue(bufs, push) {
             Ok(count) => {
                 if !is_more || count < asked {
-                    self.after_push_of(stream.attachment(), socket.id, count);
+                    stream.attachment().after_push(&*self.kernel, socket.id);
                 }
                 count
             }

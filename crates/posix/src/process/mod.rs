@@ -25,11 +25,10 @@ pub(crate) mod wait;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use slipstack_channel::{Attach, Rule};
+use slipstack_channel::Attach;
 use slipstack_mem::{Descriptor, Lock};
 
 use crate::addr::AddrBytes;
-use crate::attachment::Attachment;
 use crate::kernel::Kernel;
 use crate::kqueue::Kqueues;
 use crate::lending::Lending;
@@ -65,9 +64,6 @@ pub struct Received {
     /// Bytes of control messages written.
     pub control_len: usize,
 }
-
-/// Size of a write from which on it pays to process acknowledgements: a largest frame.
-const BULK: usize = 64 << 10;
 
 /// One process's sockets, epoll sets and attachment.
 pub struct Process {
@@ -258,15 +254,5 @@ impl Process {
     pub fn end_burst(&self) {
         self.engines.own_station().batch.end(self.kernel.thread());
         self.let_leave();
-    }
-
-    /// As [`Attachment::after_push`], for `count` bytes. For a program that writes much without
-    /// waiting, acknowledgements are processed meanwhile: the memory they free is written again
-    /// while it is still in the processor's cache, and the send ring stays small.
-    pub(crate) fn after_push_of(&self, attachment: &Attachment, socket: u64, count: usize) {
-        if count >= BULK && self.settings.heuristics.has(Rule::Bulk) {
-            attachment.turn(self.kernel.now_ns());
-        }
-        attachment.after_push(&*self.kernel, socket);
     }
 }
