@@ -180,7 +180,7 @@ fn run(options: &Options) -> Result<(), DeviceError> {
         let _ = rustix::thread::sched_setaffinity(None, &set);
     }
     let slot = u16::from(options.to.is_some());
-    let mut slots = Slots::of_kind(&options.device, &options.interface, slot + 1, 0)?;
+    let mut slots = Slots::of_kind(&options.device, &options.interface, slot + 1)?;
     if let Some(to) = options.to {
         let steering = slots.steering();
         steering.set_own(&[((*to.ip()).into(), 24)])?;
