@@ -190,7 +190,7 @@ impl Responder {
 }
 
 fn serve(options: &Options) -> Result<(), Failure> {
-    let mut slots = Slots::of_kind("packet", &options.interface, 1, 0)?;
+    let mut slots = Slots::of_kind("packet", &options.interface, 1)?;
     slots.steering().set_own(&[(options.ip.into(), 24)])?;
     slots.install_ingress_drop()?;
     let mut device = slots.adopt(0, RingPosition::private())?;

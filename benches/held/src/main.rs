@@ -53,7 +53,7 @@ struct Server {
 
 impl Server {
     fn new(options: &Options) -> Result<Server, Failure> {
-        let mut slots = Slots::of_kind("packet", &options.interface, 1, 0)?;
+        let mut slots = Slots::of_kind("packet", &options.interface, 1)?;
         slots.steering().set_own(&[(options.ip, options.prefix)])?;
         slots.install_ingress_drop()?;
         let mut server = Server {
