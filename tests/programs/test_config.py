@@ -23,6 +23,7 @@ vip_addr=10.77.1.1;10.77.1.2
 [freebsd.sysctl]
 kern.ipc.somaxconn=32768
 net.inet.tcp.msl=2000
+net.add_addr_allfibs=1
 """
 
 
@@ -53,8 +54,9 @@ def a_program_runs_by_config_ini_at_every_address_of_it(world):
         in server.errors()
     )
     assert "no meaning here" in server.errors()
-    shown = world.admin("sysctl", "-n", "net.inet.tcp.msl", "kern.ipc.somaxconn")
-    assert shown.finish().split() == ["2000", "32768"], shown.tail()
+    names = ["net.inet.tcp.msl", "kern.ipc.somaxconn", "net.add_addr_allfibs"]
+    shown = world.admin("sysctl", "-n", *names)
+    assert shown.finish().split() == ["2000", "32768", "1"], shown.tail()
 
 
 @test(modes=("instance",))

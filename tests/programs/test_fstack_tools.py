@@ -78,6 +78,10 @@ def routes(world):
     fib = tool(world, "ff_netstat", "-rn", "-F", 20)
     assert fib.startswith("Routing tables (fib: 20)\n\nInternet:\n"), fib
     assert rows(fib)[-1] == ["default", world.PEER, "UGS", "f-stack-0"], fib
+    assert len(rows(fib)) == 5, fib
+    tool(world, "ff_sysctl", "-p", 0, "net.add_addr_allfibs=1")
+    fib = rows(tool(world, "ff_netstat", "-rn", "-F", 20, "-4"))
+    assert ["10.77.0.0/24", "U", "f-stack-0"] in [[row[0], *row[2:]] for row in fib if row], fib
     wide = rows(tool(world, "ff_netstat", "-rnW", "-6"))
     assert ["fd00:77::2", "UHS", "1500", "f-stack-0"] in [[it[0], *it[2:]] for it in wide if it]
     assert "fib 253 is not one of" in tool(world, "ff_netstat", "-r", "-F", 253)

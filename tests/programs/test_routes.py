@@ -101,7 +101,20 @@ def a_rule_chooses_the_table_by_the_source(world):
     assert call(DEAD, 8000, SECOND) in LOST
     assert call(NEAR, 8000, SECOND) == SECOND
     assert call(REFUSED, 8000) == "EHOSTUNREACH"
+    near = ["from", SECOND, "to", f"{world.PEER}/32", "table", "100"]
+    if world.mode == "kernel":
+        world.stack_ns.ip("rule", "add", *near)
+    else:
+        world.admin("ip", "rule", "add", *near).finish()
+    # The table has its default route alone, unless every table has the own networks.
+    assert call(world.PEER, 8000, SECOND) in LOST
     if world.mode != "kernel":
+        world.admin("sysctl", "-w", "net.add_addr_allfibs=1").finish()
+        assert call(world.PEER, 8000, SECOND) == SECOND
+        get = ["ip", "route", "get", world.PEER, "from", SECOND]
+        assert " via " not in world.admin(*get).finish()
+        world.admin("sysctl", "-w", "net.add_addr_allfibs=0").finish()
+        assert f" via {NOBODY} " in world.admin(*get).finish()
         text = world.admin("status").output()
         assert f"rule 1000 from {SECOND}/32 to 10.80.1.0/24 table 100" in text, text
 

@@ -45,6 +45,7 @@ pub(crate) fn wanted(settings: &Settings, own: &str) -> NetworkState {
             .chain(ways::rules(settings, &link_of))
             .collect(),
         is_forwarding: settings.forwards(),
+        connects_all_tables: settings.connects_all_tables(),
         share: share(settings),
         ..state.clone()
     }

@@ -57,6 +57,7 @@ pub fn planned(settings: &Settings, now: &NetworkState) -> Result<NetworkState, 
         routes: wanted.routes.iter().map(RouteEntry::normalized).collect(),
         rules,
         is_forwarding: wanted.is_forwarding,
+        connects_all_tables: wanted.connects_all_tables,
         share: wanted.share.clone(),
         ..now.clone()
     };

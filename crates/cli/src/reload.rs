@@ -249,6 +249,10 @@ fn line(change: &Change) -> String {
         Change::SetForwarding(is_on) => {
             format!("{} forwarding", if *is_on { '+' } else { '-' })
         }
+        Change::ConnectAllTables(is_on) => {
+            let sign = if *is_on { '+' } else { '-' };
+            format!("{sign} own networks in every table")
+        }
         Change::SetShare(share) => {
             let ranges = |all: &[(u16, u16)]| {
                 let all = all.iter().map(|(first, last)| format!("{first}-{last}"));

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use slipstack_attach::{admin, inquiry};
 use slipstack_channel::control::net::{Answer, Change, Client, Inquiry, Query};
 use slipstack_config::Settings;
-use slipstack_config::sysctl::{self, SYSCTLS, Sysctl, SysctlError, Values};
+use slipstack_config::sysctl::{self, NetworkSwitch, SYSCTLS, Sysctl, SysctlError, Values};
 
 use crate::counters::engines::place_of_process;
 use crate::failure::Failure;
@@ -263,6 +263,7 @@ fn running_values(
             values.set(name, *value);
         }
         values.is_forwarding = state.is_forwarding;
+        values.connects_all_tables = state.connects_all_tables;
     }
     Ok(values)
 }
@@ -326,14 +327,14 @@ fn one(
     };
     let before = values.read(row)?;
     let numbers = sysctl::live_changes(row, value)?;
-    let forwarding = sysctl::forwarding(row, value);
+    let switch = sysctl::network_switch(row, value);
     let tune = |&(name, value): &(&'static str, u32)| Change::Tune {
         name: name.to_owned(),
         value,
     };
     let changes = numbers.iter().map(tune);
     let changes: Vec<Change> = changes
-        .chain(forwarding.map(Change::SetForwarding))
+        .chain(switch.map(network_change))
         .collect();
     for client in clients {
         match ask(client, Query::Set(changes.clone())) {
@@ -347,7 +348,11 @@ fn one(
     for (name, value) in numbers {
         values.set(name, value);
     }
-    values.is_forwarding = forwarding.unwrap_or(values.is_forwarding);
+    match switch {
+        Some((NetworkSwitch::Forwarding, is_on)) => values.is_forwarding = is_on,
+        Some((NetworkSwitch::ConnectsAllTables, is_on)) => values.connects_all_tables = is_on,
+        None => {}
+    }
     let after = values.read(row)?;
     let shown = if style.is_bsd && style.json.is_none() {
         format!("{before} -> {after}")
@@ -357,6 +362,13 @@ fn one(
     match style.is_quiet {
         true => Ok(()),
         false => style.show(row, &shown).map_err(|_| None),
+    }
+}
+
+fn network_change((switch, is_on): (NetworkSwitch, bool)) -> Change {
+    match switch {
+        NetworkSwitch::Forwarding => Change::SetForwarding(is_on),
+        NetworkSwitch::ConnectsAllTables => Change::ConnectAllTables(is_on),
     }
 }
 

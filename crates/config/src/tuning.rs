@@ -2,7 +2,7 @@
 
 use slipstack_stack::{StackConfig, Tunable};
 
-use crate::sysctl::Values;
+use crate::sysctl::{NetworkSwitch, Values};
 use crate::table::Settings;
 
 impl Settings {
@@ -13,6 +13,7 @@ impl Settings {
         self.tune(&mut config);
         let mut values = Values::of(config);
         values.is_forwarding = self.forwards();
+        values.connects_all_tables = self.connects_all_tables();
         values
     }
 
@@ -20,8 +21,22 @@ impl Settings {
     /// it.
     #[must_use]
     pub fn forwards(&self) -> bool {
-        let mut settings = self.sysctls.iter().filter_map(|it| it.forwarding());
-        settings.next_back().unwrap_or(self.is_forwarding)
+        self.last(NetworkSwitch::Forwarding)
+            .unwrap_or(self.is_forwarding)
+    }
+
+    /// Whether every table has the networks of the stack's own addresses, by a sysctl.
+    #[must_use]
+    pub fn connects_all_tables(&self) -> bool {
+        self.last(NetworkSwitch::ConnectsAllTables)
+            .unwrap_or_default()
+    }
+
+    /// The last value that a sysctl gives to a switch of the network.
+    fn last(&self, switch: NetworkSwitch) -> Option<bool> {
+        let given = self.sysctls.iter().filter_map(|it| it.network_switch());
+        let mut given = given.filter(|(of, _)| *of == switch);
+        given.next_back().map(|(_, is_on)| is_on)
     }
 
     /// Outgoing ports, where `system` has these.

@@ -120,6 +120,8 @@ pub enum Change {
         ip: IpAddr,
     },
     SetForwarding(bool),
+    /// Whether every table has the networks of own addresses.
+    ConnectAllTables(bool),
     /// Changes the sharing of addresses that were shared with the kernel from the start.
     SetShare(KernelShare),
     /// A number of every stack of the device, by name.
@@ -200,6 +202,10 @@ impl NetworkState {
             Change::DelNeighbour { link, ip } => self.del_neighbour(*link, *ip),
             Change::SetForwarding(is_on) => {
                 self.is_forwarding = *is_on;
+                Ok(())
+            }
+            Change::ConnectAllTables(is_on) => {
+                self.connects_all_tables = *is_on;
                 Ok(())
             }
             Change::SetShare(share) => self.set_share(share),

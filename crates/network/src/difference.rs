@@ -127,6 +127,9 @@ impl NetworkState {
         if self.is_forwarding != wanted.is_forwarding {
             steps.add(Change::SetForwarding(wanted.is_forwarding))?;
         }
+        if self.connects_all_tables != wanted.connects_all_tables {
+            steps.add(Change::ConnectAllTables(wanted.connects_all_tables))?;
+        }
         if let Some(share) = wanted.share.as_ref().filter(|_| self.share != wanted.share) {
             steps.add(Change::SetShare(share.clone()))?;
         }

@@ -23,4 +23,6 @@ pub use refused::Refused;
 pub use rule::{RuleAction, RuleEntry, RuleInput, RuleQuery};
 pub use share::KernelShare;
 pub use slipstack_terms::{Listed, ShareAction};
-pub use state::{Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, contains};
+pub use state::{
+    Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, STANDARD_TABLES, contains,
+};

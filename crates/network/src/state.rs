@@ -14,6 +14,8 @@ use crate::share::KernelShare;
 
 /// Linux's table of routes that name no other.
 pub const MAIN_TABLE: u32 = 254;
+/// Those that every stack has: default, main and local.
+pub const STANDARD_TABLES: core::ops::RangeInclusive<u32> = 253..=255;
 
 /// The network of all engines and programs of a device. The keeper publishes it; engines apply it
 /// whole.
@@ -34,6 +36,10 @@ pub struct NetworkState {
     pub deletions: u64,
     /// Packets for others are passed on.
     pub is_forwarding: bool,
+    /// Every table has the networks of own addresses, not the main one alone (FreeBSD's
+    /// `net.add_addr_allfibs`).
+    #[serde(default)]
+    pub connects_all_tables: bool,
     /// The configuration learnt from routers of the link, if they are solicited.
     pub learnt: Option<Learnt>,
     /// Numbers of every stack that an operator has set, by name.
@@ -219,6 +225,7 @@ impl NetworkState {
             neighbours,
             deletions,
             is_forwarding,
+            connects_all_tables,
             learnt: _,
             tunables: _,
             share: _,
@@ -230,6 +237,13 @@ impl NetworkState {
             && *neighbours == other.neighbours
             && *deletions == other.deletions
             && *is_forwarding == other.is_forwarding
+            && *connects_all_tables == other.connects_all_tables
+    }
+
+    /// Returns whether a table has the networks of own addresses.
+    pub fn is_connected_in(&self, table: u32) -> bool {
+        let is_standard = STANDARD_TABLES.contains(&table);
+        table == MAIN_TABLE || (self.connects_all_tables && !is_standard)
     }
 
     /// The link that a route leads by; `None`: it leads nowhere.

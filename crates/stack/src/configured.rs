@@ -57,12 +57,29 @@ fn is_gateway(network: &NetworkState, route: &RouteEntry) -> bool {
 fn fill(network: &NetworkState, fib: &mut Fib, is_v6: bool) {
     let is_added =
         |route: &&RouteEntry| route.to.0.is_ipv6() == is_v6 && !is_gateway(network, route);
+    if network.connects_all_tables {
+        fib.connect_all(connected(network, is_v6));
+    }
     for route in network.routes.iter().filter(is_added) {
         let _ = fib.add(route.table, entry(network, route));
     }
     let rules = network.rules.iter().filter(|rule| rule.is_v6() == is_v6);
     fib.add_rules(rules.map(rule));
     fib.build_index();
+}
+
+/// The networks of own addresses.
+fn connected(network: &NetworkState, is_v6: bool) -> impl Iterator<Item = Entry> {
+    let of = |it: &Interface| {
+        let (link, addresses) = (it.link, it.addresses.clone());
+        addresses.into_iter().map(move |net| (link, net))
+    };
+    let all = network.interfaces.iter().flat_map(of);
+    let all = all.filter(move |(_, (ip, _))| ip.is_ipv6() == is_v6);
+    all.map(|(link, (ip, len))| Entry {
+        link,
+        ..Entry::new(Prefix::new(ip, len), Target::OnLink)
+    })
 }
 
 fn entry(network: &NetworkState, route: &RouteEntry) -> Entry {

@@ -18,7 +18,7 @@ use index::Index;
 pub use query::{Choice, Query};
 pub use rules::Rule;
 use rules::Step;
-use slipstack_network::RuleAction;
+use slipstack_network::{RuleAction, STANDARD_TABLES};
 
 /// Table and priority as a fresh Linux has them.
 pub const LOCAL: u32 = 255;
@@ -222,6 +222,13 @@ impl Table {
         self.index = (count > INDEXED_FROM).then(|| Index::of(&self.lengths));
     }
 
+    fn find_for(&self, query: &Query) -> Option<&Entry> {
+        match query.choice.link {
+            0 => self.find(query.dst),
+            _ => self.find_by(query.dst, &query.choice),
+        }
+    }
+
     /// Finds the entry among the routes by the chosen link; own addresses are on every link.
     fn find_by(&self, dst: IpAddr, choice: &Choice) -> Option<&Entry> {
         let dst = bits(dst);
@@ -254,6 +261,8 @@ pub enum FibError {
 pub struct Fib {
     /// In the order of their numbers.
     tables: Vec<(u32, Table)>,
+    /// The networks that every table has beside the standard ones.
+    connected: Option<Table>,
     /// In the order of priority.
     rules: Vec<Rule>,
     /// The rules with those joined that differ in their sources alone; `None`: they have changed
@@ -270,6 +279,7 @@ impl Default for Fib {
     fn default() -> Self {
         Fib {
             tables: Vec::new(),
+            connected: None,
             rules: alloc::vec![
                 Rule::new(PRIORITY_LOCAL, LOCAL),
                 Rule::new(PRIORITY_MAIN, MAIN),
@@ -343,9 +353,20 @@ impl Fib {
         self.is_gateway(ip) || self.tables.iter().any(|(_, table)| is_direct(table))
     }
 
+    /// Puts these networks into every table beside the standard ones, also into those without
+    /// routes. A route of a table goes before one of the same prefix.
+    pub fn connect_all(&mut self, networks: impl Iterator<Item = Entry>) {
+        let table = self.connected.get_or_insert_default();
+        for network in networks.take(ROUTES_MAX) {
+            // Two addresses in one network need one route.
+            table.add(network);
+        }
+    }
+
     /// Rebuilds the index after routes were added or removed.
     pub fn build_index(&mut self) {
-        for (_, table) in &mut self.tables {
+        let tables = self.tables.iter_mut().map(|(_, table)| table);
+        for table in tables.chain(&mut self.connected) {
             table.build_index();
         }
         self.steps = Some(rules::join(&self.rules));
@@ -424,13 +445,23 @@ impl Fib {
         found.is_refusal().then_some(found)
     }
 
+    /// Returns the longest match of a table with the networks that it has beside its routes.
+    fn look(&self, table: u32, query: &Query) -> Option<&Entry> {
+        let own = self.table(table).and_then(|it| it.find_for(query));
+        let connected = self.connected.as_ref();
+        let Some(connected) = connected.filter(|_| !STANDARD_TABLES.contains(&table)) else {
+            return own;
+        };
+        match (own, connected.find_for(query)) {
+            (Some(own), Some(near)) if own.prefix.len < near.prefix.len => Some(near),
+            (own, near) => own.or(near),
+        }
+    }
+
     fn decide(&self, query: &Query) -> Option<&Entry> {
         let choice = &query.choice;
         let look = |table| {
-            let entry = match choice.link {
-                0 => self.table(table)?.find(query.dst)?,
-                _ => self.table(table)?.find_by(query.dst, choice)?,
-            };
+            let entry = self.look(table, query)?;
             (entry.target != Target::Throw).then_some(entry)
         };
         if choice.table != 0 {

@@ -2,7 +2,8 @@
 //! `slipstack sysctl`.
 
 use slipstack_attach::net::Change;
-use slipstack_config::sysctl::{self as table, Meaning, SYSCTLS, Sysctl, SysctlError};
+use slipstack_config::sysctl::{self as table, Meaning, NetworkSwitch, SYSCTLS, Sysctl};
+use slipstack_config::sysctl::SysctlError;
 use slipstack_posix::Errno;
 
 use crate::descriptors::abi::{ff_getmaxfd, page_size};
@@ -84,7 +85,7 @@ impl Node {
         match self {
             Node::Machine(..) => false,
             Node::Stack(_, row) => match row.meaning {
-                Meaning::Is(..) | Meaning::Forwarding | Meaning::Moot(_) => false,
+                Meaning::Is(..) | Meaning::Network(_) | Meaning::Moot(_) => false,
                 Meaning::Sizes { .. } | Meaning::Range { .. } | Meaning::Choice(..) => true,
                 Meaning::Fixed(value, _) => value.parse::<i32>().is_err(),
             },
@@ -137,9 +138,12 @@ impl Node {
             name: name.to_owned(),
             value,
         };
-        let forwarding = table::forwarding(row, &text).map(Change::SetForwarding);
+        let switch = table::network_switch(row, &text).map(|(switch, is_on)| match switch {
+            NetworkSwitch::Forwarding => Change::SetForwarding(is_on),
+            NetworkSwitch::ConnectsAllTables => Change::ConnectAllTables(is_on),
+        });
         let changes = changes.into_iter().map(change);
-        network::change(changes.chain(forwarding).collect())
+        network::change(changes.chain(switch).collect())
     }
 }
 
@@ -151,6 +155,7 @@ fn stack_value(row: &'static Sysctl) -> Result<String, Errno> {
         values.set(name, *value);
     }
     values.is_forwarding = network.is_forwarding;
+    values.connects_all_tables = network.connects_all_tables;
     values.read(row).map_err(|error| errno_of(&error))
 }
 

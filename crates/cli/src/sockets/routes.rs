@@ -104,10 +104,11 @@ fn family_text(lines: &[&Line], is_wide: bool) -> String {
     text
 }
 
-/// The networks and addresses of interfaces, which every table has, and the routes of one.
+/// The networks and addresses of interfaces, which every table may have, and the routes of one.
 fn lines_of(state: &NetworkState, table: u32, fib: u32) -> Vec<Line> {
     let mut lines = Vec::new();
-    for interface in state.interfaces.iter().filter(|_| table == MAIN_TABLE) {
+    let is_connected = state.is_connected_in(table);
+    for interface in state.interfaces.iter().filter(|_| is_connected) {
         for &(ip, len) in &interface.addresses {
             lines.extend(connected(state, interface, (ip, len)));
         }

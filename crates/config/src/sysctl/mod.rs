@@ -35,12 +35,21 @@ pub enum Meaning {
     Range { first: Tunable, last: Tunable },
     /// One of a few names.
     Choice(Tunable, &'static [&'static str]),
-    /// Whether packets for others are passed on: the network's switch, for both families.
-    Forwarding,
+    /// A switch of the network, for both families.
+    Network(NetworkSwitch),
     /// Fixed to this value, for the reason that the sentence gives.
     Fixed(&'static str, &'static str),
     /// Without meaning here, for the reason that the sentence gives.
     Moot(&'static str),
+}
+
+/// A switch of the network that all engines share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkSwitch {
+    /// Packets for others are passed on.
+    Forwarding,
+    /// Every routing table has the networks of the stack's own addresses.
+    ConnectsAllTables,
 }
 
 /// Conversion of a name's number to the stack's.
@@ -140,7 +149,7 @@ pub fn read(row: &'static Sysctl, read: impl Fn(Tunable) -> u32) -> Result<Strin
             .copied()
             .unwrap_or_default()
             .to_owned(),
-        Meaning::Forwarding => "0".to_owned(),
+        Meaning::Network(_) => "0".to_owned(),
         Meaning::Fixed(value, _) => value.to_owned(),
         Meaning::Moot(why) => {
             return Err(SysctlError::Moot {
@@ -198,7 +207,7 @@ pub fn write(row: &'static Sysctl, text: &str) -> Result<Vec<(Tunable, u32)>, Sy
             let place = place.ok_or_else(|| wrong(format!("one of {}", names.join(", "))))?;
             Ok(vec![(tunable, place as u32)])
         }
-        Meaning::Forwarding => match forwarding(row, text) {
+        Meaning::Network(_) => match network_switch(row, text) {
             Some(_) => Ok(Vec::new()),
             None => Err(wrong("0 or 1".to_owned())),
         },
@@ -234,13 +243,16 @@ pub fn live_changes(
         .collect())
 }
 
-/// Returns whether this value enables forwarding; `None` if the name does not concern it or the
-/// value is not valid.
+/// Returns the switch of the network that a name means, and whether this value turns it on; `None`
+/// if the name means none or the value is not valid.
 #[must_use]
-pub fn forwarding(row: &'static Sysctl, text: &str) -> Option<bool> {
-    match integer(text).filter(|_| row.meaning == Meaning::Forwarding)? {
-        0 => Some(false),
-        1 => Some(true),
+pub fn network_switch(row: &'static Sysctl, text: &str) -> Option<(NetworkSwitch, bool)> {
+    let Meaning::Network(switch) = row.meaning else {
+        return None;
+    };
+    match integer(text)? {
+        0 => Some((switch, false)),
+        1 => Some((switch, true)),
         _ => None,
     }
 }
@@ -249,8 +261,9 @@ pub fn forwarding(row: &'static Sysctl, text: &str) -> Option<bool> {
 #[derive(Clone, Debug)]
 pub struct Values {
     config: StackConfig,
-    /// The network's switch.
+    /// The network's switches.
     pub is_forwarding: bool,
+    pub connects_all_tables: bool,
 }
 
 impl Values {
@@ -259,6 +272,7 @@ impl Values {
         Values {
             config,
             is_forwarding: false,
+            connects_all_tables: false,
         }
     }
 
@@ -274,10 +288,12 @@ impl Values {
     /// # Errors
     /// It has no meaning here.
     pub fn read(&self, row: &'static Sysctl) -> Result<String, SysctlError> {
-        if row.meaning == Meaning::Forwarding {
-            return Ok(u32::from(self.is_forwarding).to_string());
-        }
-        read(row, |tunable| self.config.tunable(tunable))
+        let is_on = match row.meaning {
+            Meaning::Network(NetworkSwitch::Forwarding) => self.is_forwarding,
+            Meaning::Network(NetworkSwitch::ConnectsAllTables) => self.connects_all_tables,
+            _ => return read(row, |tunable| self.config.tunable(tunable)),
+        };
+        Ok(u32::from(is_on).to_string())
     }
 }
 
@@ -342,10 +358,10 @@ impl SysctlSetting {
         changes.unwrap_or_default()
     }
 
-    /// Returns whether it enables forwarding, if it sets that.
+    /// Returns the switch of the network that it sets, and whether it turns it on.
     #[must_use]
-    pub fn forwarding(&self) -> Option<bool> {
-        forwarding(find(self.name).ok()?, &self.value)
+    pub fn network_switch(&self) -> Option<(NetworkSwitch, bool)> {
+        network_switch(find(self.name).ok()?, &self.value)
     }
 
     /// Sets the numbers of a stack that is about to be made.

@@ -2,7 +2,8 @@
 
 use slipstack_stack::Tunable::{self, *};
 
-use super::Meaning::{Choice, Fixed, Forwarding, Is, Moot, Range, Sizes};
+use super::Meaning::{Choice, Fixed, Is, Moot, Network, Range, Sizes};
+use super::NetworkSwitch::{ConnectsAllTables, Forwarding};
 use super::Unit::{Half, On, Same, Seconds};
 use super::{Meaning, Sysctl};
 
@@ -62,7 +63,7 @@ pub const SYSCTLS: &[Sysctl] = &[
         "the kernel's own value bounds SO_SNDBUF",
     ),
     is("net.core.somaxconn", BacklogMax),
-    row("net.ipv4.ip_forward", Forwarding),
+    row("net.ipv4.ip_forward", Network(Forwarding)),
     row(
         "net.ipv4.ip_local_port_range",
         Range {
@@ -157,7 +158,7 @@ pub const SYSCTLS: &[Sysctl] = &[
         "net.ipv6.conf.all.disable_ipv6",
         "a stack without an IPv6 address does not use IPv6",
     ),
-    row("net.ipv6.conf.all.forwarding", Forwarding),
+    row("net.ipv6.conf.all.forwarding", Network(Forwarding)),
     is("net.ipv6.ip6frag_high_thresh", FragmentsMax),
     // FreeBSD's boot settings.
     moot("hz", EXACT),
@@ -180,10 +181,7 @@ pub const SYSCTLS: &[Sysctl] = &[
     moot("net.inet.tcp.syncache.hashsize", PROCESS),
     moot("net.inet.tcp.syncache.bucketlimit", PROCESS),
     moot("net.inet.tcp.tcbhashsize", PROCESS),
-    moot(
-        "net.add_addr_allfibs",
-        "every table reaches the networks of the stack's own addresses",
-    ),
+    row("net.add_addr_allfibs", Network(ConnectsAllTables)),
     moot(
         "net.link.ether.inet.maxhold",
         "packets wait for a neighbour up to a limit of 256",
@@ -260,8 +258,8 @@ pub const SYSCTLS: &[Sysctl] = &[
     is("net.inet.ip.fw.dyn_keepalive", FilterKeepalive),
     // FreeBSD's IP.
     moot("net.inet.ip.redirect", "redirects are not sent"),
-    row("net.inet.ip.forwarding", Forwarding),
-    row("net.inet6.ip6.forwarding", Forwarding),
+    row("net.inet.ip.forwarding", Network(Forwarding)),
+    row("net.inet6.ip6.forwarding", Network(Forwarding)),
     row(
         "net.inet.ip.portrange.randomized",
         Fixed("1", "outgoing ports are always random"),

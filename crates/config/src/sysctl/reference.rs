@@ -4,7 +4,7 @@ use core::fmt::Write as _;
 
 use slipstack_stack::{Effect, StackConfig, Tunable};
 
-use super::{Meaning, SYSCTLS, Sysctl, read};
+use super::{Meaning, NetworkSwitch, SYSCTLS, Sysctl, read};
 
 /// `docs/reference/sysctl.md`.
 #[must_use]
@@ -42,7 +42,7 @@ impl Sysctl {
             Meaning::Is(tunable, _) | Meaning::Choice(tunable, _) => tunable,
             Meaning::Sizes { initial, .. } => initial,
             Meaning::Range { first, .. } => first,
-            Meaning::Forwarding => return "live",
+            Meaning::Network(_) => return "live",
             Meaning::Fixed(..) => return "never",
             Meaning::Moot(_) => return "–",
         };
@@ -60,7 +60,12 @@ impl Sysctl {
             Meaning::Choice(tunable, names) => format!("{}: {}", tunable.help(), names.join(", ")),
             Meaning::Sizes { initial, max } => format!("{}; {}", initial.help(), max.help()),
             Meaning::Range { first, last } => format!("{}; {}", first.help(), last.help()),
-            Meaning::Forwarding => "Forward packets of both families: `--forward`".to_owned(),
+            Meaning::Network(NetworkSwitch::Forwarding) => {
+                "Forward packets of both families: `--forward`".to_owned()
+            }
+            Meaning::Network(NetworkSwitch::ConnectsAllTables) => {
+                "Every routing table has the networks of the stack's own addresses".to_owned()
+            }
             Meaning::Fixed(_, why) => format!("Fixed: {why}"),
             Meaning::Moot(why) => format!("Without meaning: {why}"),
         }

@@ -249,3 +249,42 @@ proptest! {
         prop_assert_eq!(table.entries().count(), all.len());
     }
 }
+
+#[test]
+fn connected_networks_are_in_every_table_that_is_not_standard() {
+    let mut fib = Fib::default();
+    for table in [MAIN, 20, 4096] {
+        via(&mut fib, table, "0.0.0.0/0", "10.9.9.1", 0).unwrap();
+    }
+    via(&mut fib, 20, "10.1.0.0/24", "10.9.9.2", 0).unwrap();
+    via(&mut fib, 20, "10.2.0.7/32", "10.9.9.3", 0).unwrap();
+    let by = |table: u16, dst: &str| {
+        let choice = Choice {
+            table,
+            ..Choice::NONE
+        };
+        Query::to(ip(dst)).by(choice)
+    };
+    assert_eq!(found(&fib, &by(4096, "10.2.0.9")), Some(ip("10.9.9.1")));
+    let networks = ["10.1.0.0/24", "10.2.0.0/24", "10.2.0.0/24"];
+    let networks = networks.map(|net| Entry::new(prefix(net), Target::OnLink));
+    fib.connect_all(networks.into_iter());
+    fib.build_index();
+    for (table, dst, gateway) in [
+        (20, "10.2.0.9", None),
+        (4096, "10.1.0.9", None),
+        (4096, "8.8.8.8", Some("10.9.9.1")),
+        // A route of the table is longer, or as long.
+        (20, "10.2.0.7", Some("10.9.9.3")),
+        (20, "10.1.0.9", Some("10.9.9.2")),
+        (254, "10.2.0.9", Some("10.9.9.1")),
+        // A table without any route.
+        (30, "10.2.0.9", None),
+    ] {
+        let query = by(table, dst);
+        let is_found = fib.find(&query).is_some();
+        let gateway = gateway.map(ip);
+        assert_eq!((is_found, found(&fib, &query)), (true, gateway), "{table} {dst}");
+    }
+    assert_eq!(fib.find(&by(30, "8.8.8.8")), None);
+}

@@ -130,19 +130,22 @@ fn others(state: &NetworkState) -> Vec<(&'static str, String, Value)> {
         let entry = json!({"name": name, "value": value});
         ("sysctl", format!("sysctl {name} = {value}"), entry)
     });
-    let forwarding = u8::from(state.is_forwarding);
+    let switch = |name: &str, is_on: bool| {
+        let value = u8::from(is_on);
+        let entry = json!({"name": name, "value": value});
+        ("sysctl", format!("sysctl {name} = {value}"), entry)
+    };
     let revision = state.filter;
-    let forwarding = (
-        "sysctl",
-        format!("sysctl forwarding = {forwarding}"),
-        json!({"name": "forwarding", "value": forwarding}),
-    );
     let filter = (
         "filter",
         format!("filter revision {revision}"),
         json!({"revision": revision}),
     );
-    let single = [forwarding, filter];
+    let single = [
+        switch("forwarding", state.is_forwarding),
+        switch("add_addr_allfibs", state.connects_all_tables),
+        filter,
+    ];
     neighbours.chain(numbers).chain(single).collect()
 }
 

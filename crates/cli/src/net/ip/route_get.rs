@@ -155,10 +155,10 @@ fn in_table(state: &NetworkState, packet: &Packet, table: u32) -> Option<Result<
     let connected = state.interfaces.iter().filter(|it| is_meant(it.link));
     let connected = connected.flat_map(|it| it.addresses.iter().map(move |net| (it, *net)));
     let near = connected
-        .filter(|(_, net)| table == MAIN_TABLE && contains(*net, packet.to))
+        .filter(|(_, net)| state.is_connected_in(table) && contains(*net, packet.to))
         .max_by_key(|(_, (_, len))| *len);
     if let Some((it, (own, len))) = near
-        && best.is_none_or(|best| best.to.1 <= len)
+        && best.is_none_or(|best| best.to.1 < len || (best.to.1 == len && table == MAIN_TABLE))
     {
         return Some(Ok(Way {
             via: None,
