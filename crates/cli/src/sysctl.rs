@@ -333,9 +333,7 @@ fn one(
         value,
     };
     let changes = numbers.iter().map(tune);
-    let changes: Vec<Change> = changes
-        .chain(switch.map(network_change))
-        .collect();
+    let changes: Vec<Change> = changes.chain(switch.map(network_change)).collect();
     for client in clients {
         match ask(client, Query::Set(changes.clone())) {
             Ok(_) => {}

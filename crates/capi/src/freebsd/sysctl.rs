@@ -2,8 +2,8 @@
 //! `slipstack sysctl`.
 
 use slipstack_attach::net::Change;
-use slipstack_config::sysctl::{self as table, Meaning, NetworkSwitch, SYSCTLS, Sysctl};
 use slipstack_config::sysctl::SysctlError;
+use slipstack_config::sysctl::{self as table, Meaning, NetworkSwitch, SYSCTLS, Sysctl};
 use slipstack_posix::Errno;
 
 use crate::descriptors::abi::{ff_getmaxfd, page_size};

@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Command};
 use serde::Serialize;
 use slipstack_attach::admin;
 use slipstack_channel::control::net::{
-    Answer, Client, Interface, MAIN_TABLE, NetworkState, Query, RouteEntry, RouteRefusal,
+    Answer, Client, Interface, NetworkState, Query, RouteEntry, RouteRefusal,
 };
 use slipstack_config::Settings;
 
@@ -175,6 +175,7 @@ fn net_text((ip, len): (IpAddr, u8)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use slipstack_channel::control::net::MAIN_TABLE;
 
     #[test]
     fn route_lines_have_freebsds_format_with_the_default_route_first() {

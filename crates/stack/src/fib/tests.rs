@@ -2,6 +2,7 @@ use super::*;
 use alloc::format;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
+use slipstack_terms::Carried;
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -284,7 +285,11 @@ fn connected_networks_are_in_every_table_that_is_not_standard() {
         let query = by(table, dst);
         let is_found = fib.find(&query).is_some();
         let gateway = gateway.map(ip);
-        assert_eq!((is_found, found(&fib, &query)), (true, gateway), "{table} {dst}");
+        assert_eq!(
+            (is_found, found(&fib, &query)),
+            (true, gateway),
+            "{table} {dst}"
+        );
     }
     assert_eq!(fib.find(&by(30, "8.8.8.8")), None);
 }
