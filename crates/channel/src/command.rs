@@ -52,6 +52,12 @@ pub enum Command {
         sock: SockId,
         upto: u64,
     },
+    /// The bytes before stream offset `upto` end a record (MSG_EOR): the next ones do not join
+    /// their segment. Comes before they are in the ring.
+    Record {
+        sock: SockId,
+        upto: u64,
+    },
     /// `len` bytes of the stream from offset `at` on are not in the ring but at the offset `place`
     /// of the region. Sent before the head passes them.
     Extent {
@@ -155,6 +161,7 @@ const CLAIM: u8 = 18;
 const EXTENT: u8 = 19;
 const FIND_PORT: u8 = 20;
 const TAKE_SYN: u8 = 21;
+const RECORD: u8 = 22;
 
 type Payload = [u64; PAYLOAD_WORDS];
 
@@ -282,6 +289,7 @@ impl Command {
                 )
             }
             Command::Urgent { sock, upto } => (URGENT, 0, Some(sock), [upto, 0, 0, 0, 0]),
+            Command::Record { sock, upto } => (RECORD, 0, Some(sock), [upto, 0, 0, 0, 0]),
             Command::Extent {
                 sock,
                 at,
@@ -304,7 +312,7 @@ impl Command {
         let ticket = ticket_of(payload);
         let flags = (payload[0] >> 8) as u8;
         let [_, _, args @ ..] = *payload;
-        let key = key_of(payload);
+        let (key, upto) = (key_of(payload), payload[2]);
         let command = match payload[0] as u8 {
             SEND => Command::Send { sock },
             CONSUMED => Command::Consumed { sock },
@@ -353,10 +361,8 @@ impl Command {
                 let remote = (flags & 1 == 1).then(|| addr_of(payload));
                 Command::UdpConnect { sock, remote }
             }
-            URGENT => Command::Urgent {
-                sock,
-                upto: payload[2],
-            },
+            URGENT => Command::Urgent { sock, upto },
+            RECORD => Command::Record { sock, upto },
             EXTENT => extent_of(sock, payload),
             TELL_SENT => Command::TellSent { sock },
             OFFER => Command::Offer { sock, key },

@@ -93,6 +93,7 @@ impl Engine {
             Command::Open { sock, kind } => self.on_open(of(sock), kind),
             Command::Shutdown { sock, is_full } => self.on_shutdown(now, of(sock), is_full),
             Command::Urgent { sock, upto } => self.on_urgent(of(sock), upto),
+            Command::Record { sock, upto } => self.on_record(of(sock), upto),
             Command::TellSent { sock } => self.on_tell_sent(now, of(sock)),
             Command::Extent {
                 sock,
@@ -159,6 +160,7 @@ impl Engine {
             | Command::Shutdown { .. }
             | Command::Close { .. }
             | Command::Urgent { .. }
+            | Command::Record { .. }
             | Command::Extent { .. }
             | Command::TellSent { .. }
             | Command::EndSession => Err(SocketError::InvalidState),
@@ -241,6 +243,13 @@ impl Engine {
         let role = self.env.socket(owner).map(|socket| socket.role);
         if let Some(Role::Stream(conn)) = role {
             self.stack.tcp_mark_urgent(conn, upto);
+        }
+    }
+
+    fn on_record(&mut self, owner: Owner, upto: u64) {
+        let role = self.env.socket(owner).map(|socket| socket.role);
+        if let Some(Role::Stream(conn)) = role {
+            self.stack.tcp_end_record(conn, upto);
         }
     }
 

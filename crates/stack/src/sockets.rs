@@ -112,6 +112,12 @@ impl Stack {
         self.tcp.mark_urgent(conn, upto);
     }
 
+    /// Ends a record before `upto` in the send ring (MSG_EOR). Called before the bytes are
+    /// announced.
+    pub fn tcp_end_record(&mut self, conn: ConnId, upto: u64) {
+        self.tcp.end_record(conn, upto);
+    }
+
     /// The program has read up to `upto`. The receive buffer's size, if it has grown.
     pub fn tcp_consumed(&mut self, now: Instant, conn: ConnId, upto: u64) -> Option<u32> {
         self.tcp.consumed(now, conn, upto, &cx!(self))

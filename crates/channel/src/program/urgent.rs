@@ -186,6 +186,14 @@ impl ProgramEnd {
         })
     }
 
+    /// Puts bytes into the send ring that end a record, as far as there is room: [`Self::send`].
+    #[cold]
+    pub fn send_record(&self, sock: SockId, bufs: &[IoSlice<'_>]) -> usize {
+        self.send_marked(sock, bufs, |upto| {
+            self.push(Command::Record { sock, upto });
+        })
+    }
+
     /// Takes the bytes before the mark, or after it: Linux's tcp_recvmsg().
     #[cold]
     pub(super) fn take_near_mark(

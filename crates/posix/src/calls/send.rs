@@ -225,10 +225,13 @@ fn tell_of_room(socket: &Description, stream: &Stream) {
     }
 }
 
-/// Returns the push mode of the flags: urgent data waits for nothing that MSG_MORE announces.
+/// Returns the push mode of the flags: urgent data and ends of records wait for nothing that
+/// MSG_MORE announces.
 fn push_of(flags: i32) -> Push {
     if flags & libc::MSG_OOB != 0 {
         Push::Urgent
+    } else if flags & libc::MSG_EOR != 0 {
+        Push::Record
     } else if flags & libc::MSG_MORE != 0 {
         Push::More
     } else if flags & LENT != 0 {

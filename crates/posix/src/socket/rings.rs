@@ -24,6 +24,7 @@ impl Stream {
             Push::Now => program.send(sock, bufs, false),
             Push::More => program.send(sock, bufs, true),
             Push::Urgent => program.send_urgent(sock, bufs),
+            Push::Record => program.send_record(sock, bufs),
             Push::Lent => program.send_carved(sock, bufs),
         }
     }

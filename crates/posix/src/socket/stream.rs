@@ -61,6 +61,8 @@ pub(crate) enum Push {
     More,
     /// The last of them is urgent (MSG_OOB).
     Urgent,
+    /// The last of them ends a record (MSG_EOR).
+    Record,
     /// The bytes are in memory that stays unchanged: [`crate::Carved`].
     Lent,
 }

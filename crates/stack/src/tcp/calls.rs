@@ -20,7 +20,7 @@ use super::output::{self, control, window};
 use super::phase::Phase;
 use super::ports::Wanted;
 use super::verdict::Verdict;
-use super::{Tcp, keepalive, seq, urgent};
+use super::{Tcp, keepalive, records, seq, urgent};
 use crate::choices::ChoiceId;
 use crate::config::TcpConfig;
 use crate::counters::Counter;
@@ -323,6 +323,15 @@ impl Tcp {
             let most = conn.snd.una.max(seq::FIRST) + WRITTEN_MAX;
             urgent::mark(conn, seq::at(upto.min(most)).min(most));
         }
+    }
+
+    /// Ends a record before `upto` in the send ring. Called before the bytes are announced.
+    pub fn end_record(&mut self, id: ConnId, upto: u64) {
+        let Some(conn) = self.conns.find_mut(id.index, id.generation) else {
+            return;
+        };
+        let most = conn.snd.una.max(seq::FIRST) + WRITTEN_MAX;
+        records::end(conn, seq::at(upto.min(most)).min(most));
     }
 
     /// The program has read up to `upto`. The receive buffer's size, if it has grown.

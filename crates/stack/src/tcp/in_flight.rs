@@ -7,6 +7,7 @@ use super::fast_open::Attempt;
 use super::figures::{Figures, Kept, KeptRate, Past};
 use super::pacing::Pacer;
 use super::rack::Rack;
+use super::records::Records;
 use super::recovery::state::Recovery;
 use super::scoreboard::Scoreboard;
 use crate::time::Instant;
@@ -25,6 +26,8 @@ pub struct InFlight {
     pub pacer: Pacer,
     /// SND.UP: after the last urgent byte that was written.
     pub urgent_end: u64,
+    /// Ends of records (MSG_EOR).
+    pub records: Option<Box<Records>>,
 }
 
 impl InFlight {
@@ -59,6 +62,7 @@ impl InFlight {
         self.figures = Figures::default();
         self.pacer = Pacer::default();
         self.urgent_end = 0;
+        self.records = None;
     }
 
     /// Keeps the state that outlives the flight: in a separate allocation if it is more than a

@@ -14,6 +14,7 @@
 //! | user timeouts of both sides | `user_timeout.rs` | 5482 |
 //! | bounds of timers and of hops | `bounds.rs` | 5082 |
 //! | urgent data | `urgent.rs` | 9293 3.8.5, 6093 |
+//! | records (MSG_EOR) | `records.rs` | |
 //! | closing | `input/fin.rs`, `timewait.rs`, `keepalive.rs` | 9293 3.6, 1337, 6191 |
 //! | path | `pmtud.rs`, `mtu_search.rs` | 1191, 5927, 4821, 8899 |
 //! | moving a connection | `image.rs`, `image/rivals.rs`, `half_open.rs`, `timewait/image.rs` | 5961, 6191 |
@@ -65,6 +66,7 @@ mod pmtud;
 mod ports;
 mod predict;
 mod rack;
+mod records;
 mod recovery;
 mod resend;
 mod resend_timer;

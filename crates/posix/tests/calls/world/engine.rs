@@ -274,6 +274,7 @@ impl Inner {
             | Command::Send { .. }
             | Command::Consumed { .. }
             | Command::Urgent { .. }
+            | Command::Record { .. }
             | Command::Extent { .. }
             | Command::TellSent { .. }
             | Command::EndSession => {}

@@ -81,6 +81,7 @@ impl Manner {
     const OWES_TIMEOUT: u8 = 4;
     const REBUILT: u8 = 8;
     const DEFERS_ACK: u8 = 16;
+    const RECORDS: u8 = 32;
 
     pub fn of(is_corked: bool, owes_timeout: bool) -> Manner {
         let mut manner = Manner::default();
@@ -104,6 +105,12 @@ impl Manner {
     #[inline]
     pub fn may_be_urgent(self) -> bool {
         self.0 & Self::URGENT != 0
+    }
+
+    /// Returns whether bytes may be marked: as urgent, or as the end of a record.
+    #[inline]
+    pub fn may_have_marks(self) -> bool {
+        self.0 & (Self::URGENT | Self::RECORDS) != 0
     }
 
     /// Returns whether the user timeout has to be announced to the peer (see
@@ -144,6 +151,11 @@ impl Manner {
 
     pub fn set_corked(&mut self, on: bool) {
         self.set(Self::CORKED, on);
+    }
+
+    /// Records may end among the unsent bytes (see [`crate::tcp::records`]).
+    pub fn set_records(&mut self, on: bool) {
+        self.set(Self::RECORDS, on);
     }
 
     pub fn set_urgent(&mut self, on: bool) {

@@ -16,7 +16,7 @@ use crate::tcp::figures::Pace;
 use crate::tcp::mtu_search::{self, Step};
 use crate::tcp::recovery::state::State;
 use crate::tcp::timers::Resend;
-use crate::tcp::{isn, resend_timer, urgent, user_timeout};
+use crate::tcp::{isn, records, resend_timer, urgent, user_timeout};
 use crate::time::Instant;
 
 /// Super-frames of up to an initial window are not measured against the pacing rate.
@@ -187,9 +187,14 @@ fn next_new(conn: &Connection) -> Result<New, Stop> {
     if room > SMALL_SEGMENTS * mss || conn.cc.is_paced {
         most = conn.burst(most);
     }
-    // Each segment has a pointer of its own.
-    if urgent::end(conn).is_some() {
-        most = mss;
+    if conn.opts.manner.may_have_marks() {
+        // Each segment has an urgent pointer of its own.
+        if urgent::end(conn).is_some() {
+            most = mss;
+        }
+        if let Some(len) = records::next(conn, room.min(most)) {
+            return Ok(without_fin(len));
+        }
     }
     let len = room.min(most);
     let is_tail = len == unsent;
@@ -206,10 +211,6 @@ fn next_new(conn: &Connection) -> Result<New, Stop> {
             has_fin: may_fin,
         });
     }
-    let without_fin = |len| New {
-        len: len as u32,
-        has_fin: false,
-    };
     if full > 0 {
         return Ok(without_fin(full));
     }
@@ -224,6 +225,13 @@ fn next_new(conn: &Connection) -> Result<New, Stop> {
     match nagle::may_send_cut(conn, len) {
         true => Ok(without_fin(len)),
         false => Err(Stop::Window),
+    }
+}
+
+fn without_fin(len: u64) -> New {
+    New {
+        len: len as u32,
+        has_fin: false,
     }
 }
 

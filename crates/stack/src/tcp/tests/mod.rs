@@ -19,6 +19,7 @@ mod moving;
 mod mtu_search;
 mod paws;
 mod rebuilt;
+mod records;
 mod reset;
 mod reuse;
 mod rivals;
