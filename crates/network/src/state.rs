@@ -14,7 +14,7 @@ use crate::share::KernelShare;
 
 /// Linux's table of routes that name no other.
 pub const MAIN_TABLE: u32 = 254;
-/// Those that every stack has: default, main and local.
+/// The tables that every stack has: default, main and local.
 pub const STANDARD_TABLES: core::ops::RangeInclusive<u32> = 253..=255;
 
 /// The network of all engines and programs of a device. The keeper publishes it; engines apply it
