@@ -338,6 +338,8 @@ fn take_in(
 ) -> Option<Arc<Description>> {
     // Children know it by its number.
     let socket = Arc::new(Description::like(old, old.id));
+    // Still held as the fork left it: the child has none of the socket's numbers.
+    old.cold.release();
     if let Some(cold) = old.cold.try_lock() {
         socket.cold.lock().options = cold.options.clone();
     }
