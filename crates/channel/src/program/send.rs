@@ -143,16 +143,17 @@ impl ProgramEnd {
     /// given, the engine will report when there is room, or [`ProgramEnd::notify_starved`] when
     /// there is memory.
     pub fn send(&self, sock: SockId, bufs: &[IoSlice<'_>], more: bool) -> usize {
-        self.put(sock, bufs, more, |_| {})
+        self.put(sock, bufs, more, |_, _| {})
     }
 
-    /// `announce` is called with the end of the bytes before they are in the ring.
+    /// `announce` is called with the end of the bytes before the engine hears of them, and with
+    /// whether they are all.
     #[cold]
     pub(super) fn send_marked(
         &self,
         sock: SockId,
         bufs: &[IoSlice<'_>],
-        announce: impl FnOnce(u64),
+        announce: impl FnOnce(u64, bool),
     ) -> usize {
         self.put(sock, bufs, false, announce)
     }
@@ -163,7 +164,7 @@ impl ProgramEnd {
         sock: SockId,
         bufs: &[IoSlice<'_>],
         more: bool,
-        announce: impl FnOnce(u64),
+        announce: impl FnOnce(u64, bool),
     ) -> usize {
         let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
         else {
@@ -193,7 +194,7 @@ impl ProgramEnd {
             ring.write(&self.inner.region, tx.head, &buf[..len]);
             tx.head += len as u64;
         }
-        announce(tx.head);
+        announce(tx.head, room == total);
         self.publish(sock, &cell, &tx, more);
         room
     }

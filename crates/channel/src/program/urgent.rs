@@ -181,16 +181,19 @@ impl ProgramEnd {
     /// As [`ProgramEnd::send`], with the last byte urgent. The engine learns of the mark before it
     /// can see the bytes.
     pub fn send_urgent(&self, sock: SockId, bufs: &[IoSlice<'_>]) -> usize {
-        self.send_marked(sock, bufs, |upto| {
+        self.send_marked(sock, bufs, |upto, _| {
             self.push(Command::Urgent { sock, upto });
         })
     }
 
     /// Puts bytes into the send ring that end a record, as far as there is room: [`Self::send`].
+    /// The record ends if all of them are in.
     #[cold]
     pub fn send_record(&self, sock: SockId, bufs: &[IoSlice<'_>]) -> usize {
-        self.send_marked(sock, bufs, |upto| {
-            self.push(Command::Record { sock, upto });
+        self.send_marked(sock, bufs, |upto, are_all| {
+            if are_all {
+                self.push(Command::Record { sock, upto });
+            }
         })
     }
 

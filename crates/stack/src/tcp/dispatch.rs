@@ -15,7 +15,7 @@ use super::segment::Segment;
 use super::timers::Due;
 use super::timewait::TimeWait;
 use super::verdict::Verdict;
-use super::{Tcp, TrainState, connect, keepalive, resend, urgent};
+use super::{Tcp, TrainState, connect, keepalive, records, resend, urgent};
 use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, RxMeta};
@@ -548,7 +548,9 @@ fn rest(conn: &mut Connection) -> Option<alloc::boxed::Box<InFlight>> {
         let is_held_back = is_paced && f.pacer.is_awaited();
         f.board.is_empty() && f.recovery.is_open() && !is_held_back
     });
-    if is_idle && !conn.has_outstanding() && urgent::end(conn).is_none() {
+    let has_marks = || urgent::end(conn).is_some() || records::is_any(conn);
+    if is_idle && !conn.has_outstanding() && !has_marks() {
+        conn.opts.manner.set_records(false);
         let flight = conn.flight.take();
         if let Some(flight) = &flight {
             flight.rest(&mut conn.past, &mut conn.kept);

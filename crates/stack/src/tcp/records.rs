@@ -26,8 +26,16 @@ impl Records {
     }
 
     fn next(&self, nxt: u64) -> Option<u64> {
-        self.0.iter().copied().find(|end| *end > nxt)
+        let sent = self.0.partition_point(|end| *end <= nxt);
+        self.0.get(sent).copied()
     }
+}
+
+/// Returns whether a record ends among the unsent bytes.
+pub fn is_any(conn: &Connection) -> bool {
+    let flight = conn.flight.as_ref();
+    let records = flight.and_then(|flight| flight.records.as_ref());
+    records.is_some_and(|records| records.next(conn.snd.nxt).is_some())
 }
 
 /// Ends a record before the offset `upto`, which lies beyond all earlier ones.
