@@ -101,7 +101,8 @@ pub trait Device: Send {
     /// Sends queued frames, as far as the kernel takes them.
     fn flush(&mut self);
 
-    /// Readable while frames wait (and writable when [`Device::tx_pending`] frames may go).
+    /// Readable while frames wait, if [`Device::has_rx`] was called after the last
+    /// [`Device::rx`] (and writable when [`Device::tx_pending`] frames may go).
     fn poll_fd(&self) -> RawFd;
 
     /// Every descriptor of the slot, that to wait on among them.

@@ -520,10 +520,11 @@ impl Engine {
             .any(|client| client.end.has_unread_events())
     }
 
-    /// As `set_sleeping(true)`. Returns whether inbox messages arrived meanwhile.
+    /// As `set_sleeping(true)`. Returns whether inbox messages or frames arrived meanwhile.
     pub fn announce_sleep(&mut self) -> bool {
+        let was_awake = !self.is_sleeping;
         self.set_sleeping(true);
-        self.env.local.has_work()
+        self.env.local.has_work() || (was_awake && self.device.has_rx())
     }
 
     /// Announces to clients and other engines that their frames and commands need a doorbell.

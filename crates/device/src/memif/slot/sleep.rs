@@ -22,7 +22,10 @@ impl MemifSlot {
         if let Some(link) = &self.link
             && self.setup.slot != KEEPER_SLOT
         {
-            link.set_rx_masked(self.lane, true);
+            // Another engine of this queue may sleep.
+            if !self.setup.board.has_others(self.lane) {
+                link.set_rx_masked(self.lane, true);
+            }
             clear(link.rx_bell(self.lane));
             if !self.setup.board.is_guarded() {
                 ring(&self.setup.keeper_bell);
