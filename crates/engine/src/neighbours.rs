@@ -47,9 +47,9 @@ impl Engine {
         self.unresolved.len() < before
     }
 
-    /// Returns whether neighbours were unresolved at the end of the last turn.
+    /// Returns whether frames wait for neighbours.
     pub(crate) fn waits_for_neighbours(&self) -> bool {
-        !self.unresolved.is_empty()
+        self.stack.holds_frames()
     }
 
     /// Takes over the keeper's new addresses of neighbours that have moved, which announced it only

@@ -238,6 +238,11 @@ impl Neighbours {
         note_retry(&mut self.next_retry, at);
     }
 
+    /// Returns whether frames wait for neighbours.
+    pub fn holds_frames(&self) -> bool {
+        self.held_total > 0
+    }
+
     /// Neighbours that are being resolved or verified.
     pub fn pending(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.entries

@@ -315,6 +315,11 @@ impl Stack {
         out.extend(self.net.neighbours.pending());
     }
 
+    /// Returns whether frames wait for neighbours.
+    pub fn holds_frames(&self) -> bool {
+        self.net.neighbours.holds_frames()
+    }
+
     /// Neighbours whose link-layer address was learnt, with it.
     pub fn known_neighbours(&self) -> impl Iterator<Item = (IpAddr, [u8; 6])> + '_ {
         self.net.neighbours.known()
