@@ -164,11 +164,9 @@ impl Process {
     pub fn fork_child(&self) {
         self.lending.release();
         let held = self.release_all(|entry| !matches!(entry, Entry::Socket(_)));
-        let sets = held.iter().filter_map(|entry| match entry {
-            Entry::Set(set) => Some(Arc::clone(set)),
-            Entry::Socket(_) | Entry::Routes(_) => None,
-        });
-        let sets: Vec<Arc<Set>> = sets.collect();
+        let sets = self.table.sets();
+        // Another thread may have made one after the others were locked.
+        sets.iter().for_each(|set| _ = set.inner.release());
         // Threads of the parent hold on to them as well; not even their destructors run.
         mem::forget(held);
         self.engines.station.sleepers.reset();

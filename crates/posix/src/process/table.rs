@@ -192,6 +192,18 @@ impl Table {
             .collect()
     }
 
+    /// Every epoll set, once.
+    pub(crate) fn sets(&self) -> Vec<Arc<Set>> {
+        let numbers = self.numbers_of(|_, entry| matches!(entry, Entry::Set(_)));
+        let mut sets: Vec<Arc<Set>> = Vec::new();
+        for set in numbers.into_iter().filter_map(|number| self.set(number)) {
+            if !sets.iter().any(|it| Arc::ptr_eq(it, &set)) {
+                sets.push(set);
+            }
+        }
+        sets
+    }
+
     /// Every socket, once for each of its numbers.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = Arc<Description>> {
         self.all().into_iter().filter_map(|(_, entry)| match entry {
