@@ -155,9 +155,11 @@ impl Process {
             }
         } else if len > DATAGRAM_SURE || segment != 0 {
             check_length(&self.network, dgram, remote, len, usize::from(segment))?;
-            let room = usize::from(self.network.mtu_to(remote.ip())) - overhead(remote);
-            if sending.is_whole && segment == 0 && len > room {
-                return Err(Errno::EMSGSIZE);
+            if sending.is_whole && segment == 0 {
+                let mtu = usize::from(self.network.mtu_to(remote.ip()));
+                if len > mtu.saturating_sub(overhead(remote)) {
+                    return Err(Errno::EMSGSIZE);
+                }
             }
         }
         let is_strange = |src: IpAddr| {

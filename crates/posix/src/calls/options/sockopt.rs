@@ -255,6 +255,9 @@ impl Process {
         {
             // struct ip6_mtuinfo, whose address is that of an error only.
             let mut info = [0; 32];
+            if value.len() < info.len() {
+                return Err(Errno::EINVAL.into());
+            }
             info[28..].copy_from_slice(&mtu.to_ne_bytes());
             return Ok(put(value, &info));
         }
