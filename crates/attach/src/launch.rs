@@ -219,18 +219,19 @@ fn check_switches(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
     let has = |wanted: &Switch| {
         welcome.device.switches.contains(wanted) || (*wanted == Switch::Forwarding && forwards)
     };
-    let Some(missing) = options(settings).switches().find(|it| !has(it)) else {
-        return Ok(());
+    let lacks_tables = settings.connects_all_tables() && !welcome.network.connects_all_tables;
+    let wanted = match options(settings).switches().find(|it| !has(it)) {
+        Some(Switch::NoSegmentation) => OPTION.has_no_segmentation.name,
+        Some(Switch::NoChecksum) => OPTION.has_no_checksum.name,
+        Some(Switch::Promiscuous) => OPTION.is_promiscuous.name,
+        Some(Switch::Autoconfigured) => OPTION.is_autoconfigured.name,
+        Some(Switch::Forwarding) => OPTION.is_forwarding.name,
+        None if lacks_tables => "sysctl net.add_addr_allfibs=1",
+        None => return Ok(()),
     };
     Err(Error::OtherSwitch {
         interface: welcome.interface.clone(),
-        wanted: match missing {
-            Switch::NoSegmentation => OPTION.has_no_segmentation.name,
-            Switch::NoChecksum => OPTION.has_no_checksum.name,
-            Switch::Promiscuous => OPTION.is_promiscuous.name,
-            Switch::Autoconfigured => OPTION.is_autoconfigured.name,
-            Switch::Forwarding => OPTION.is_forwarding.name,
-        },
+        wanted,
     })
 }
 

@@ -229,7 +229,9 @@ impl Found {
         let configured = state.routes.iter();
         let configured = configured.filter(|route| route.table == table && contains(route.to));
         let best = configured.min_by_key(|route| (std::cmp::Reverse(route.to.1), route.metric));
-        let connected = state.interface_towards(ip).filter(|_| table == MAIN_TABLE);
+        let connected = state
+            .interface_towards(ip)
+            .filter(|_| state.is_connected_in(table));
         let connected = connected.and_then(|it| {
             let nets = it.addresses.iter().copied().filter(|net| contains(*net));
             let net = nets.max_by_key(|(_, len)| *len)?;

@@ -185,7 +185,10 @@ fn lines(state: &NetworkState, selection: &Selection, options: Options) -> Vec<L
             source: None,
         })
         .collect();
-    if is_meant(MAIN_TABLE) {
+    if selection
+        .table
+        .is_none_or(|table| state.is_connected_in(table))
+    {
         for it in &state.interfaces {
             for &(ip, len) in &it.addresses {
                 let to = network_of((ip, len));
