@@ -36,7 +36,7 @@ def the_first_programs_limits_are_its_own(world):
     for port in range(7000, 7005):
         serves(world, port)
     assert "slipstack" not in "".join(server.errors() for server in servers).replace(
-        "slipstack: the program is reached", ""
+        "slipstack: what the program listens on is reached", ""
     )
 
 
