@@ -143,7 +143,7 @@ impl<'a> Writer<'a> {
         if requested.has(RequestedControl::LOST) && it.lost != 0 {
             self.put(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &it.lost.to_ne_bytes());
         }
-        // What arrives by the stack has no mark and no priority.
+        // Datagrams that arrive by the stack have no mark and no priority.
         for (request, kind) in [
             (RequestedControl::MARK, libc::SO_MARK),
             (RequestedControl::PRIORITY, libc::SO_PRIORITY),
