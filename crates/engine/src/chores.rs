@@ -5,6 +5,14 @@ use slipstack_stack::Instant;
 use crate::engine::Engine;
 
 impl Engine {
+    /// Returns whether there is something to do now: while there is a filter, each turn asks.
+    #[inline]
+    pub(crate) fn are_chores_due(&self, now: Instant) -> bool {
+        self.pending_inquiry.is_some()
+            || self.stack.has_filter_log()
+            || self.filter_due.is_some_and(|due| due <= now)
+    }
+
     /// Answers an operator, and looks after the packet filter.
     #[inline(never)]
     pub(crate) fn do_chores(&mut self, now: Instant) -> bool {

@@ -232,7 +232,7 @@ impl Engine {
             progress |= self.run_timers(now);
         }
         progress |= self.tend_listeners(now);
-        progress |= self.has_chores && self.do_chores(now);
+        progress |= self.has_chores && self.are_chores_due(now) && self.do_chores(now);
         self.finish(now);
         if progress {
             self.load.on_work(now);

@@ -78,6 +78,13 @@ impl Key {
         Some(Key([address(12), 0, address(16), 0, rest]))
     }
 
+    /// Returns whether the two are equal, without a call of memcmp.
+    #[inline]
+    fn is(&self, other: &Key) -> bool {
+        let pairs = self.0.iter().zip(&other.0);
+        pairs.fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
+    }
+
     /// Returns the place of a key. A sender of chosen packets can make flows take each other's
     /// place, and no more.
     #[inline]
@@ -148,7 +155,7 @@ impl Cache {
             return None;
         }
         let known = self.flows.get(key.place(places))?;
-        (known.key == *key).then_some(known)
+        known.key.is(key).then_some(known)
     }
 
     pub fn keep(&mut self, key: Key, verdict: Verdict, matched: &MatchedRules) {
