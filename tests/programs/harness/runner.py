@@ -4,19 +4,16 @@ import argparse
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
-import traceback
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import comparison, expert, net
-from .registry import MODES, Skip, load
-from .world import TARGET, World
+from . import comparison
+from .apart import is_recorded, run_apart, run_many
+from .registry import MODES, load
+from .world import TARGET
 
 FOLDER = Path(__file__).resolve().parents[1]
-SKIPPED = 77
 # Of a test whose capture differs from the kernel's.
 FURTHER_RUNS = 3
 
@@ -24,8 +21,6 @@ FURTHER_RUNS = 3
 def main():
     options = arguments()
     tests = load(FOLDER)
-    if options.one:
-        return run_one(tests, options)
     wanted = [
         (test, mode)
         for test in tests
@@ -42,6 +37,7 @@ def main():
         print(f"programs: {problem}", file=sys.stderr)
         return 1
     of_kernel = {test.name for test in tests if "kernel" in test.modes}
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     return run_all(wanted, options, of_kernel)
 
 
@@ -80,7 +76,6 @@ def arguments():
         metavar="DIR",
         help="capture each test and have tshark compare it with the kernel's; all modes by default",
     )
-    parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.mode = options.mode or (list(MODES) if options.captures else ["inprocess", "instance"])
     return options
@@ -103,10 +98,9 @@ def run_all(wanted, options, of_kernel):
     together = [entry for entry in wanted if not entry[0].is_serial]
     alone = [entry for entry in wanted if entry[0].is_serial]
     for entries, jobs in ((together, options.jobs), (alone, 1)):
-        with ThreadPoolExecutor(max(1, jobs)) as pool:
-            for outcome in pool.map(lambda entry: run_apart(*entry, options), entries):
-                report(outcome)
-                outcomes.append(outcome)
+        for outcome in run_many(entries, max(1, jobs), options):
+            report(outcome)
+            outcomes.append(outcome)
     unsteady = again(outcomes, options)
     failed = [outcome for outcome in outcomes if outcome["outcome"] == "failed"]
     counts = {
@@ -204,53 +198,6 @@ def capture_again(differing, tests, of_kernel, options):
     return [outcome for outcome in outcomes if outcome["outcome"] == "failed"]
 
 
-def is_recorded(test):
-    """A TAP is made by the program under test: there is nothing to listen on before, and its frames
-    have no checksums."""
-    return test.device == "veth"
-
-
-def run_apart(test, mode, options):
-    words = [sys.executable, str(FOLDER / "run"), "--one", test.name, "--mode", mode]
-    words += ["--keep"] if options.keep else []
-    words += ["--captures", options.captures] if options.captures else []
-    limit_s = test.timeout_s + (expert.READING_S if options.captures else 0)
-    before = time.monotonic()
-    child = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
-    try:
-        text, _ = child.communicate(timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        # The test cleans up on SIGTERM; this ends processes that remain.
-        child.send_signal(signal.SIGTERM)
-        try:
-            text, _ = child.communicate(timeout=20)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            text, _ = child.communicate()
-        text += f"\nno end within {limit_s} s"
-    remove_namespaces(child.pid)
-    outcome = {0: "passed", SKIPPED: "skipped"}.get(child.returncode, "failed")
-    return {
-        "test": test,
-        "name": test.name,
-        "mode": mode,
-        "outcome": outcome,
-        "text": text.strip(),
-        "seconds": time.monotonic() - before,
-    }
-
-
-def remove_namespaces(pid):
-    """Whatever a test that died has left."""
-    for suffix in ("s", "c"):
-        if os.path.exists(f"/run/netns/ss-{pid}-{suffix}"):
-            namespace = net.Namespace.__new__(net.Namespace)
-            namespace.name, namespace.path = f"ss-{pid}-{suffix}", f"/run/netns/ss-{pid}-{suffix}"
-            namespace.remove()
-
-
 def report(outcome):
     line = (
         f"{outcome['outcome']:7} {outcome['seconds']:5.1f} s  {outcome['mode']:9} {outcome['name']}"
@@ -261,50 +208,3 @@ def report(outcome):
     if outcome["outcome"] == "failed":
         print("    " + outcome["text"].replace("\n", "\n    "))
     sys.stdout.flush()
-
-
-def run_one(tests, options):
-    test = next(test for test in tests if test.name == options.one)
-    keep = options.keep
-
-    def on_term(number, frame):
-        raise AssertionError("took too long")
-
-    signal.signal(signal.SIGTERM, on_term)
-    world = World(options.mode[0], test.device)
-    code = 1
-    try:
-        recording = expert.Recording(world) if options.captures and is_recorded(test) else None
-        test.body(world)
-        if recording:
-            recording.end()
-            expert.write(options.captures, world.mode, test.name, recording)
-            if keep:
-                recording.keep(options.captures, f"{test.name}.{world.mode}")
-        left = world.finish()
-        assert not left, "left behind: " + "; ".join(left)
-        code = 0
-    except Skip as reason:
-        print(reason)
-        code = SKIPPED
-    except BaseException:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        traceback.print_exc(limit=-6)
-        show(world)
-        if keep:
-            print(f"kept: {world.folder}")
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        if code == 1 and keep:
-            for namespace in world.namespaces:
-                namespace.remove()
-        else:
-            world.remove()
-    return code
-
-
-def show(world):
-    for process in world.processes:
-        errors = process.errors().strip()
-        if errors:
-            print(f"[{' '.join(process.words[2:])[-160:]}]\n{errors[-1200:]}")
