@@ -91,7 +91,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let figures = Arc::new(DnsFigures::new(number("number")));
     let (began, is_over) = (OnceLock::new(), AtomicBool::new(false));
     let is_json = matches.get_flag("json");
-    let outcome = std::thread::scope(|scope| {
+    let (outcome, time) = std::thread::scope(|scope| {
         let (figures, is_over) = (&figures, &is_over);
         let outcome = generate(matches, threads, &|| {
             // By now the signals are held that end the process: they are not this thread's.
@@ -103,11 +103,12 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             });
             DnsLoad::new(options.clone(), Arc::clone(figures))
         });
+        // Without the thread that reports, which ends a moment later.
+        let time = began.get().map_or(Duration::ZERO, Instant::elapsed);
         is_over.store(true, Ordering::SeqCst);
-        outcome
+        (outcome, time)
     });
     outcome?;
-    let time = began.get().map_or(Duration::ZERO, Instant::elapsed);
     match is_json {
         true => report_json(&figures, time)?,
         false => report(&figures, time),

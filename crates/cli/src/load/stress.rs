@@ -75,7 +75,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let figures = Arc::new(StressFigures::new(number("number")));
     let began = OnceLock::new();
     let is_over = AtomicBool::new(false);
-    let outcome = {
+    let (outcome, time) = {
         let (figures, is_over) = (&figures, &is_over);
         std::thread::scope(|scope| {
             let is_json = matches.get_flag("json");
@@ -92,12 +92,13 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
                 });
                 Stress::new(options.clone(), Arc::clone(figures))
             });
+            // Without the thread that reports, which ends a moment later.
+            let time = began.get().map_or(Duration::ZERO, Instant::elapsed);
             is_over.store(true, Ordering::SeqCst);
-            outcome
+            (outcome, time)
         })
     };
     outcome?;
-    let time = began.get().map_or(Duration::ZERO, Instant::elapsed);
     match matches.get_flag("json") {
         true => report_json(&figures, time)?,
         false => report(&figures, time),
