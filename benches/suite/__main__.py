@@ -45,10 +45,10 @@ def options():
     parser.add_argument(
         "--placement",
         action="append",
-        choices=[*report.PLACEMENTS, report.FLOOR],
+        choices=report.ALL,
         help=(
             "may be given several times; default kernel, in-process and instance. "
-            "floor: canned answers of HTTP, without a TCP"
+            "in-process-xdp: over AF_XDP; floor: canned answers of HTTP, without a TCP"
         ),
     )
     parser.add_argument(
@@ -86,10 +86,14 @@ class Bench:
 
     def start_server(self, case, placement, spin):
         """→ (address, processes)"""
+
+        def commands(address, *before):
+            ports = cases.ports(case)
+            servers = [cases.server_command(case.server, address, it, self.paths) for it in ports]
+            return [self.start([*before, *argv]) for argv in servers]
+
         if placement == "kernel":
-            argv = cases.server_command(case.server, KERNEL_SERVER, self.paths)
-            return KERNEL_SERVER, [self.start(argv)]
-        argv = cases.server_command(case.server, STACK_SERVER, self.paths)
+            return KERNEL_SERVER, commands(KERNEL_SERVER)
         if placement == report.FLOOR:
             argv = [
                 self.floor,
@@ -103,22 +107,24 @@ class Bench:
             ]
             return STACK_SERVER, [self.start(argv)]
         device = ["--if", "vs", "--ip", f"{STACK_SERVER}/24"]
-        if placement == "in-process":
-            run = [self.slipstack, "run", *device, *spin, "--", *argv]
-            return STACK_SERVER, [self.start(run)]
+        if placement == report.XDP:
+            device += ["--device", "xdp"]
+        if placement in ("in-process", report.XDP):
+            run = (self.slipstack, "run", *device, *spin, "--")
+            return STACK_SERVER, commands(STACK_SERVER, *run)
         instance = self.start([self.slipstack, "instance", "--name", "bench", *device, *spin])
         time.sleep(0.7)
-        run = [self.slipstack, "run", "--instance", "bench", *spin, "--", *argv]
-        return STACK_SERVER, [instance, self.start(run)]
+        run = (self.slipstack, "run", "--instance", "bench", *spin, "--")
+        return STACK_SERVER, [instance, *commands(STACK_SERVER, *run)]
 
     def start(self, argv):
         return self.topo.start(self.topo.server_ns, SERVER_CORE, argv, self.log)
 
     def wait_ready(self, case, address, setup):
-        """Ask from the client's namespace until the port answers."""
+        """Ask from the client's namespace until the ports answer."""
         probe = (
-            "import socket,sys\n"
-            f"socket.create_connection(('{address}',{cases.PORTS[case.server]}),1).close()"
+            f"import socket\nfor port in {cases.ports(case)}:\n"
+            f" socket.create_connection(('{address}',port),1).close()"
         )
         for _ in range(50):
             done = self.topo.run(self.topo.client_ns, CLIENT_CORE, [sys.executable, "-c", probe], 5)
@@ -128,41 +134,35 @@ class Bench:
         raise RuntimeError(f"{case.server} on {address} does not answer: see {self.log}")
 
     def client(self, case, setup, address, rate, spin):
-        argv = cases.client_command(case, address, rate, self.opts.seconds, self.paths)
+        before = []
         if setup == "b":
-            argv = [
-                self.slipstack,
-                "run",
-                "--if",
-                "vc",
-                "--ip",
-                f"{STACK_CLIENT}/24",
-                *spin,
-                "--",
-                *argv,
-            ]
-        process = self.topo.start_client(argv)
+            device = ["--if", "vc", "--ip", f"{STACK_CLIENT}/24"]
+            before = [self.slipstack, "run", *device, *spin, "--"]
+        seconds = self.opts.seconds
+        processes = []
         try:
+            for port in cases.ports(case):
+                argv = cases.client_command(case, address, port, rate, seconds, self.paths)
+                processes.append(self.topo.start_client([*before, *argv]))
             time.sleep(WARM_S)
             frames = self.topo.frames()
             with measure.Cpu() as cpu:
                 time.sleep(cases.client_seconds(case, self.opts.seconds) - WARM_S - END_S)
             frames = (self.topo.frames() - frames) / cpu.seconds
-            out, errors = process.communicate(timeout=30)
+            said = [process.communicate(timeout=30) for process in processes]
         finally:
-            self.topo.stop(process)
-        if process.returncode != 0:
-            raise RuntimeError((errors or out).strip()[-300:])
-        return cases.read_output(case, out), cpu, frames
+            for process in processes:
+                self.topo.stop(process)
+        for process, (out, errors) in zip(processes, said):
+            if process.returncode != 0:
+                raise RuntimeError((errors or out).strip()[-300:])
+        return cases.together([cases.read_output(case, out) for out, _ in said]), cpu, frames
 
     def prepare_redis(self, case, address):
         if case.server == "redis":
-            self.topo.run(
-                self.topo.client_ns,
-                CLIENT_CORE,
-                ["redis-cli", "-h", address, "set", "bench:k", "xxx"],
-                10,
-            )
+            for port in cases.ports(case):
+                words = ["redis-cli", "-h", address, "-p", str(port), "set", "bench:k", "xxx"]
+                self.topo.run(self.topo.client_ns, CLIENT_CORE, words, 10)
 
     def measure_one(self, case, setup, placement):
         rate = 0

@@ -14,6 +14,7 @@ class Case:
     rate_share: float = 0.0  # of the kernel's saturation rate; 0 = saturation
     base: str = ""  # the saturation case whose kernel rate is the reference
     reverse: bool = False  # iperf3: the server sends
+    copies: int = 1  # servers, each on the next port with a client of its own
     extra: list = field(default_factory=list)
 
 
@@ -25,6 +26,8 @@ def all_cases():
     for mode in ("redis-get", "redis-set"):
         for pipeline in (1, 16):
             cases.append(Case(f"{mode} P{pipeline}", "redis", mode, 50, pipeline))
+    # As many as Fastsocket's evaluation has for a core each.
+    cases.append(Case("8 of redis-get P1", "redis", "redis-get", 8, copies=8))
     for base, mode, connections in (
         ("nginx keep 64", "http", 64),
         ("nginx close 64", "http-close", 64),
@@ -43,14 +46,18 @@ LOAD_WARM_S = 0.5
 PORTS = {"nginx": 8080, "redis": 6379, "echo": 7007, "iperf3": 5201}
 
 
-def server_command(server, address, paths):
+def ports(case):
+    return [PORTS[case.server] + copy for copy in range(case.copies)]
+
+
+def server_command(server, address, port, paths):
     if server == "nginx":
         return ["nginx", "-c", paths["nginx_conf"], "-g", "daemon off;"]
     if server == "redis":
         return [
             "redis-server",
             "--port",
-            str(PORTS["redis"]),
+            str(port),
             "--save",
             "",
             "--appendonly",
@@ -61,8 +68,8 @@ def server_command(server, address, paths):
             address,
         ]
     if server == "echo":
-        return [paths["echo"], f"{address}:{PORTS['echo']}"]
-    return ["iperf3", "-s", "-p", str(PORTS["iperf3"]), "-B", address]
+        return [paths["echo"], f"{address}:{port}"]
+    return ["iperf3", "-s", "-p", str(port), "-B", address]
 
 
 def client_seconds(case, seconds):
@@ -70,8 +77,7 @@ def client_seconds(case, seconds):
     return int(max(seconds, 2)) if case.server == "iperf3" else LOAD_WARM_S + seconds
 
 
-def client_command(case, address, rate, seconds, paths):
-    port = PORTS[case.server]
+def client_command(case, address, port, rate, seconds, paths):
     if case.server == "iperf3":
         argv = [
             "iperf3",
@@ -116,6 +122,15 @@ def read_output(case, text):
         "requests": end["sum_received"]["bytes"] / 1e9,
         "seconds": end["sum_received"]["seconds"],
         "retransmits": end.get("sum_sent", {}).get("retransmits", 0),
+    }
+
+
+def together(outputs):
+    """→ the clients' rates and counts, summed, and the worst of their times"""
+    summed = ("rate", "requests", "errors")
+    return {
+        key: (sum if key in summed else max)(output[key] for output in outputs)
+        for key in outputs[0]
     }
 
 

@@ -6,9 +6,12 @@ import statistics
 import subprocess
 
 PLACEMENTS = ("kernel", "in-process", "instance")
+# Only when asked for: in-process over AF_XDP in place of AF_PACKET.
+XDP = "in-process-xdp"
 # Only when asked for: canned answers without a TCP, what a server on a packet socket costs beside
 # itself.
 FLOOR = "floor"
+ALL = (*PLACEMENTS, XDP, FLOOR)
 
 
 def median_of(results, setup, case, placement, key):
@@ -29,7 +32,7 @@ def summarise(results):
             seen.append((r["setup"], r["case"]))
     for setup, case in seen:
         row = {"setup": setup, "case": case}
-        for placement in (*PLACEMENTS, FLOOR):
+        for placement in ALL:
             row[placement] = {
                 key: median_of(results, setup, case, placement, key)
                 for key in (
@@ -65,7 +68,7 @@ def table(rows):
         "|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows:
-        for placement in (*PLACEMENTS, FLOOR):
+        for placement in ALL:
             cell = row[placement]
             if cell["rate"] is None:
                 continue
@@ -101,7 +104,7 @@ def plot(rows, directory):
     kinds = [
         (kind, placement)
         for kind in ("rate", "cpu_us")
-        for placement in ("in-process", "instance", FLOOR)
+        for placement in ALL[1:]
         if any(ratio(row, placement, kind) != "–" for row in rows)
     ]
     if not kinds:
