@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use slipstack_mem::{InboxReader, MpscInbox, PAGE, Region};
+use slipstack_wire::RxChecksum;
 
 use super::options::QUEUES_MAX;
 use crate::error::DeviceError;
@@ -31,6 +32,37 @@ const INBOX_LEN: usize = MpscInbox::bytes(CELLS).next_multiple_of(PAGE);
 pub(super) const SLOTS_MAX: usize = 64;
 /// Number of attempts at a lock.
 const LOCK_TRIES: u32 = 2000;
+
+/// Facts about a received frame beside its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub link: u16,
+    pub checksum: RxChecksum,
+}
+
+impl Known {
+    /// Bytes of it before a frame in an inbox.
+    pub(super) const LEN: usize = 3;
+
+    fn to_bytes(self) -> [u8; Known::LEN] {
+        let [a, b] = self.link.to_ne_bytes();
+        [a, b, u8::from(self.checksum == RxChecksum::Partial)]
+    }
+
+    pub(super) fn of([a, b, is_partial]: [u8; Known::LEN]) -> Known {
+        Known {
+            link: u16::from_ne_bytes([a, b]),
+            checksum: Known::checksum(is_partial != 0),
+        }
+    }
+
+    pub(super) fn checksum(is_partial: bool) -> RxChecksum {
+        match is_partial {
+            true => RxChecksum::Partial,
+            false => RxChecksum::Unknown,
+        }
+    }
+}
 
 /// A slot's view of it.
 #[derive(Debug)]
@@ -234,10 +266,10 @@ impl Board {
         }
     }
 
-    /// Puts a frame without its tags into another slot's inbox, behind the number of its link.
+    /// Puts a frame without its tags into another slot's inbox, behind what is known of it.
     /// Returns whether it was taken, and whether slot 0 is to be notified.
-    pub(super) fn post(&self, slot: u16, link: u16, frame: &[u8]) -> (bool, bool) {
-        let parts = [&link.to_ne_bytes()[..], frame];
+    pub(super) fn post(&self, slot: u16, known: Known, frame: &[u8]) -> (bool, bool) {
+        let parts = [&known.to_bytes()[..], frame];
         let is_taken = self.inbox(slot).is_some_and(|inbox| inbox.push(&parts));
         let bit = 1u64.checked_shl(u32::from(slot)).unwrap_or(0);
         let wanted = self.wanted();

@@ -69,6 +69,7 @@ struct Peer {
 #[derive(Debug, Default)]
 struct Offer {
     is_known: bool,
+    takes_partial: bool,
     regions: Vec<(usize, OwnedFd)>,
     /// By their queues.
     rx: Vec<(RingPlace, OwnedFd)>,
@@ -279,6 +280,7 @@ impl Control {
             max_to_client: self.options.queues - 1,
             max_to_server: self.options.queues - 1,
             max_log2_ring: LOG2_RING_MAX,
+            takes_partial: true,
         });
         if self.send(&hello, None).is_err() {
             self.end(End::Gone, (board, link), outcome);
@@ -365,7 +367,8 @@ impl Control {
         let bells = (0..queues).map(|_| Ok([bell()?, bell()?]));
         let bells = bells.collect::<io::Result<Vec<_>>>().map_err(failed)?;
         self.generation = self.generation.wrapping_add(2);
-        let link = Connection::make(self.generation, log2, bells).map_err(failed)?;
+        let link = Connection::make(self.generation, log2, bells, hello.takes_partial);
+        let link = link.map_err(failed)?;
         let link = link.map_err(|violation| End::Refused(violation.0.to_owned()))?;
         let mut secret = [0; SECRET_LEN];
         secret[..self.options.secret.len()].copy_from_slice(self.options.secret.as_bytes());
@@ -374,6 +377,7 @@ impl Control {
             id: self.options.id,
             is_ethernet: true,
             secret,
+            takes_partial: true,
         };
         let queue = VecDeque::from([(init, None)]);
         let queue = described(queue, &link).map_err(failed)?;
@@ -405,7 +409,11 @@ impl Control {
             Message::Init { is_ethernet, .. } if !is_ethernet => {
                 return refused("the interface carries Ethernet frames");
             }
-            Message::Init { secret, .. } => {
+            Message::Init {
+                secret,
+                takes_partial,
+                ..
+            } => {
                 let mut wanted = [0; SECRET_LEN];
                 let own = self.options.secret.as_bytes();
                 wanted[..own.len()].copy_from_slice(own);
@@ -413,6 +421,7 @@ impl Control {
                     return refused("its secret is wrong");
                 }
                 offer.is_known = true;
+                offer.takes_partial = takes_partial;
             }
             _ if !offer.is_known || peer.is_up => return Err(unexpected()),
             Message::AddRegion { index, size } => offer.add_region(index, size, fd)?,
@@ -532,6 +541,7 @@ impl Offer {
         let shape = ConnectionShape {
             generation,
             is_client: false,
+            takes_partial: self.takes_partial,
             lanes,
             regions,
         };

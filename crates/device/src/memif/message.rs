@@ -7,6 +7,9 @@ pub(super) const LEN: usize = 128;
 /// Version 2.0, the only one there is.
 pub(super) const VERSION: u16 = 0x0200;
 const NAME: &[u8] = b"slipstack";
+/// Name of an end that takes frames whose checksum is partial, as their descriptors say.
+const NAME_PARTIAL: &[u8] = b"slipstack, partial checksums";
+const NAME_LEN: usize = 32;
 const FLAG_TO_SERVER: u16 = 1;
 const MODE_ETHERNET: u8 = 0;
 
@@ -19,7 +22,7 @@ const CONNECT: u16 = 6;
 const CONNECTED: u16 = 7;
 const DISCONNECT: u16 = 8;
 
-/// Limits that a server states.
+/// Limits that a server states, and whether it takes frames whose checksum is partial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
     pub min_version: u16,
@@ -29,6 +32,7 @@ pub(super) struct Hello {
     pub max_to_client: u16,
     pub max_to_server: u16,
     pub max_log2_ring: u8,
+    pub takes_partial: bool,
 }
 
 /// One ring, as its maker describes it.
@@ -51,6 +55,7 @@ pub(super) enum Message {
         id: u32,
         is_ethernet: bool,
         secret: [u8; SECRET_LEN],
+        takes_partial: bool,
     },
     AddRegion {
         index: u16,
@@ -75,11 +80,21 @@ impl Fields {
         self
     }
 
-    /// A name takes 32 bytes.
-    fn name(&mut self) -> &mut Fields {
-        let mut name = [0; 32];
-        name[..NAME.len()].copy_from_slice(NAME);
+    fn name(&mut self, text: &[u8]) -> &mut Fields {
+        let mut name = [0; NAME_LEN];
+        name[..text.len()].copy_from_slice(text);
         self.put(&name)
+    }
+
+    fn own_name(&mut self, takes_partial: bool) -> &mut Fields {
+        self.name(if takes_partial { NAME_PARTIAL } else { NAME })
+    }
+
+    /// Reads the name of an end; returns whether it takes frames whose checksum is partial.
+    fn takes_partial(&mut self) -> bool {
+        let name: [u8; NAME_LEN] = self.take();
+        name.strip_prefix(NAME_PARTIAL)
+            .is_some_and(|rest| rest.iter().all(|byte| *byte == 0))
     }
 
     fn take<const N: usize>(&mut self) -> [u8; N] {
@@ -128,7 +143,7 @@ impl Message {
             Message::Ack => {}
             Message::Hello(hello) => {
                 fields
-                    .name()
+                    .own_name(hello.takes_partial)
                     .put(&hello.min_version.to_ne_bytes())
                     .put(&hello.max_version.to_ne_bytes())
                     .put(&hello.max_region.to_ne_bytes())
@@ -140,6 +155,7 @@ impl Message {
                 version,
                 id,
                 secret,
+                takes_partial,
                 ..
             } => {
                 fields
@@ -147,7 +163,7 @@ impl Message {
                     .put(&id.to_ne_bytes())
                     .put(&[MODE_ETHERNET])
                     .put(secret)
-                    .name();
+                    .own_name(*takes_partial);
             }
             Message::AddRegion { index, size } => {
                 fields.put(&index.to_ne_bytes()).put(&size.to_ne_bytes());
@@ -163,7 +179,7 @@ impl Message {
                     .put(&ring.private_len.to_ne_bytes());
             }
             Message::Connect | Message::Connected => {
-                fields.name();
+                fields.name(NAME);
             }
             Message::Disconnect(why) => {
                 let why = why.as_bytes();
@@ -178,7 +194,7 @@ impl Message {
         Some(match fields.u16() {
             ACK => Message::Ack,
             HELLO => {
-                fields.at += 32;
+                let takes_partial = fields.takes_partial();
                 Message::Hello(Hello {
                     min_version: fields.u16(),
                     max_version: fields.u16(),
@@ -186,6 +202,7 @@ impl Message {
                     max_to_client: fields.u16(),
                     max_to_server: fields.u16(),
                     max_log2_ring: fields.u8(),
+                    takes_partial,
                 })
             }
             INIT => Message::Init {
@@ -193,6 +210,7 @@ impl Message {
                 id: fields.u32(),
                 is_ethernet: fields.u8() == MODE_ETHERNET,
                 secret: fields.take(),
+                takes_partial: fields.takes_partial(),
             },
             ADD_REGION => Message::AddRegion {
                 index: fields.u16(),
@@ -245,6 +263,7 @@ mod tests {
             max_to_client: 1,
             max_to_server: 2,
             max_log2_ring: 14,
+            takes_partial: true,
         };
         for message in [
             Message::Ack,
@@ -254,6 +273,7 @@ mod tests {
                 id: 9,
                 is_ethernet: true,
                 secret: [5; SECRET_LEN],
+                takes_partial: false,
             },
             Message::AddRegion {
                 index: 1,

@@ -98,7 +98,8 @@ impl Backend for Memif {
             index: NO_INTERFACE,
             name: description.interface.to_owned(),
             link: LinkProperties {
-                tx_checksum: false,
+                // Or it is completed here, for a peer that does not take partial ones.
+                tx_checksum: true,
                 tso_max: 0,
                 udp_segmentation: false,
                 ..unlinked(mac)

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use slipstack_device::{
-    Device, LinkTags, Port, RingPosition, RxMeta, Slots, Transport, TxOffload, VlanTag,
+    Device, LinkTags, PartialChecksum, Port, RingPosition, RxChecksum, RxMeta, Slots, Transport,
+    TxOffload, VlanTag,
 };
 
 use crate::net::{self, PEER, STACK};
@@ -138,6 +139,51 @@ fn frames_reach_the_steered_slot_from_any_queue() {
         !frames.is_empty()
     });
     assert_eq!(first.counters().rx_foreign, 1);
+}
+
+#[test]
+fn a_partial_checksum_is_announced_to_the_engine_also_where_another_slot_took_the_frame() {
+    if !net::may_run("memif checksums") {
+        return;
+    }
+    let socket = Socket::new("partial");
+    let (server, client) = (socket.open("server", 3), socket.open("client", 1));
+    let tables = server.steering();
+    tables.set_own(&[(STACK.into(), 24)]).unwrap();
+    tables.set_port(Transport::Udp, 7, Port::Slot(1)).unwrap();
+    tables.set_port(Transport::Udp, 8, Port::Slot(2)).unwrap();
+    let (mut keeper, mut sender) = (adopt(&server, 0), adopt(&client, 0));
+    connect(&mut keeper, &mut sender);
+    let mut engines = [adopt(&server, 1), adopt(&server, 2)];
+    let partial = TxOffload {
+        checksum: Some(PartialChecksum {
+            start: 34,
+            offset: 6,
+        }),
+        ..TxOffload::NONE
+    };
+    let (left_out, none) = (RxChecksum::Partial, RxChecksum::Unknown);
+    for (port, offload, expected) in [
+        (7, partial, left_out),
+        (8, partial, left_out),
+        (7, TxOffload::NONE, none),
+        (8, TxOffload::NONE, none),
+    ] {
+        let frame = datagram(server.link().mac, port, 1);
+        net::send(&mut *sender, &frame, &[], offload);
+        sender.flush();
+        let (mut found, end) = (None, Instant::now() + PATIENCE);
+        while found.is_none() && Instant::now() < end {
+            keeper.rx(256, &mut |_: &[u8], _: RxMeta| {});
+            for (engine, own) in engines.iter_mut().zip([7, 8]) {
+                engine.rx(256, &mut |bytes: &[u8], meta: RxMeta| {
+                    assert_eq!((own, bytes), (port, &frame[..]));
+                    found = Some(meta.checksum);
+                });
+            }
+        }
+        assert_eq!(found, Some(expected), "port {port}");
+    }
 }
 
 #[test]

@@ -25,6 +25,8 @@ const DESCRIPTOR_LEN: usize = 16;
 const FLAG_MASKED: u16 = 1;
 /// The frame goes on in the next descriptor.
 const DESCRIPTOR_NEXT: u16 = 1;
+/// Metadata of a frame between two ends that take partial checksums: its checksum is partial.
+const PARTIAL: u32 = 1;
 /// Length of the buffers of a client's memory.
 const BUFFER_LEN: usize = 2048;
 /// The longest frame: an IP packet of 64 KiB behind an Ethernet header with a tag.
@@ -54,6 +56,8 @@ pub(super) struct LaneShape {
 pub(super) struct ConnectionShape {
     pub generation: u32,
     pub is_client: bool,
+    /// Whether the ends take frames whose checksum is partial.
+    pub takes_partial: bool,
     /// The queues: where we receive, where we send.
     pub lanes: Vec<LaneShape>,
     /// Length of each region, in order.
@@ -66,6 +70,7 @@ struct Desc {
     region: u16,
     len: u32,
     offset: u32,
+    metadata: u32,
 }
 
 /// One direction.
@@ -182,12 +187,13 @@ impl Ring {
     fn read(&self, index: u16) -> Desc {
         let mut bytes = [0; DESCRIPTOR_LEN];
         self.region.read_into(self.desc_at(index), &mut bytes);
-        let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = bytes;
+        let [a, b, c, d, e, f, g, h, i, j, k, l, metadata @ ..] = bytes;
         Desc {
             flags: u16::from_ne_bytes([a, b]),
             region: u16::from_ne_bytes([c, d]),
             len: u32::from_ne_bytes([e, f, g, h]),
             offset: u32::from_ne_bytes([i, j, k, l]),
+            metadata: u32::from_ne_bytes(metadata),
         }
     }
 
@@ -198,6 +204,7 @@ impl Ring {
         bytes[2..4].copy_from_slice(&desc.region.to_ne_bytes());
         bytes[4..8].copy_from_slice(&desc.len.to_ne_bytes());
         bytes[8..12].copy_from_slice(&desc.offset.to_ne_bytes());
+        bytes[12..].copy_from_slice(&desc.metadata.to_ne_bytes());
         self.region.write_from(self.desc_at(index), &bytes);
     }
 
@@ -214,6 +221,7 @@ impl Ring {
             region: 0,
             len: BUFFER_LEN as u32,
             offset: at as u32,
+            metadata: 0,
         }
     }
 
@@ -295,6 +303,7 @@ impl Connection {
         generation: u32,
         log2: u8,
         bells: Vec<[OwnedFd; 2]>,
+        takes_partial: bool,
     ) -> std::io::Result<Result<Connection, ProtocolViolation>> {
         let len = Buffers::of(log2).end;
         let region = Region::create("slipstack-memif", len * bells.len())?;
@@ -310,6 +319,7 @@ impl Connection {
         let shape = ConnectionShape {
             generation,
             is_client: true,
+            takes_partial,
             lanes: lanes.collect(),
             regions: vec![region.len()],
         };
@@ -368,28 +378,29 @@ impl Connection {
         self.lanes[lane].rx.usable().map_or(0, |(_, first)| first)
     }
 
-    /// Copies frames out one after the other, passes each copy to `take`, and gives the buffers of
-    /// all back at the end. Returns how many there were: `most` at most, and only complete ones.
+    /// Copies frames out one after the other, passes each copy to `take`, and whether its checksum
+    /// is partial, and gives the buffers of all back at the end. Returns how many there were:
+    /// `most` at most, and only complete ones.
     #[inline]
     pub(super) fn receive(
         &self,
         lane: usize,
         most: usize,
         into: &mut [u8],
-        mut take: impl FnMut(&mut [u8]),
+        mut take: impl FnMut(&mut [u8], bool),
     ) -> Result<usize, ProtocolViolation> {
         let rx = &self.lanes[lane].rx;
         let (count, first) = rx.usable()?;
         let (mut used, mut frames) = (0, 0);
         while used < count && frames < most {
-            let Some((len, pieces)) =
+            let Some((len, pieces, is_partial)) =
                 self.copy_out(rx, first.wrapping_add(used), count - used, into)?
             else {
                 break;
             };
             used += pieces;
             frames += 1;
-            take(&mut into[..len]);
+            take(&mut into[..len], is_partial);
         }
         if used > 0 {
             if rx.is_client {
@@ -403,7 +414,8 @@ impl Connection {
         Ok(frames)
     }
 
-    /// Returns the length of the frame that begins at `first`, and how many descriptors it has.
+    /// Returns the length of the frame that begins at `first`, how many descriptors it has, and
+    /// whether its checksum is partial.
     #[inline]
     fn copy_out(
         &self,
@@ -411,7 +423,7 @@ impl Connection {
         first: u16,
         count: u16,
         into: &mut [u8],
-    ) -> Result<Option<(usize, u16)>, ProtocolViolation> {
+    ) -> Result<Option<(usize, u16, bool)>, ProtocolViolation> {
         let (mut len, mut used) = (0, 0);
         while used < count {
             let desc = rx.read(first.wrapping_add(used));
@@ -423,7 +435,8 @@ impl Connection {
             len += piece.len();
             used += 1;
             if desc.flags & DESCRIPTOR_NEXT == 0 {
-                return Ok(Some((len, used)));
+                let is_partial = self.shape.takes_partial && desc.metadata == PARTIAL;
+                return Ok(Some((len, used, is_partial)));
             }
         }
         match used == rx.size {
@@ -457,14 +470,17 @@ impl Connection {
         }
     }
 
-    /// Adds a frame to a batch, in one piece. `false`: the ring is full.
+    /// Adds a frame to a batch, in one piece. Its checksum may be partial only if the peer takes
+    /// that. `false`: the ring is full.
     #[inline]
     pub(super) fn put(
         &self,
         batch: &mut Batch,
         header: &[u8],
         payload: [RawSlice<'_>; 2],
+        is_partial: bool,
     ) -> Result<bool, ProtocolViolation> {
+        debug_assert!(!is_partial || self.shape.takes_partial);
         let tx = &self.lanes[batch.lane].tx;
         let index = batch.next;
         let len = header.len() + payload[0].len() + payload[1].len();
@@ -489,6 +505,7 @@ impl Connection {
         }
         desc.len = len as u32;
         desc.flags = 0;
+        desc.metadata = if is_partial { PARTIAL } else { 0 };
         tx.write(index, desc);
         batch.next = index.wrapping_add(1);
         batch.left -= 1;

@@ -12,7 +12,9 @@ fn pair() -> (Connection, Connection) {
 
 fn pair_of(lanes: usize) -> (Connection, Connection) {
     let bells = (0..lanes).map(|_| [bell().unwrap(), bell().unwrap()]);
-    let client = Connection::make(1, 4, bells.collect()).unwrap().unwrap();
+    let client = Connection::make(1, 4, bells.collect(), true)
+        .unwrap()
+        .unwrap();
     let mut fds = client.descriptors();
     for bells in fds[..2 * lanes].chunks_exact_mut(2) {
         bells.swap(0, 1);
@@ -49,7 +51,7 @@ fn send_parts(
     payload: [RawSlice<'_>; 2],
 ) -> Result<bool, ProtocolViolation> {
     let mut batch = link.begin(lane)?;
-    let is_put = link.put(&mut batch, header, payload)?;
+    let is_put = link.put(&mut batch, header, payload, false)?;
     link.publish(&batch);
     Ok(is_put)
 }
@@ -62,7 +64,7 @@ fn a_batch_is_seen_as_a_whole_and_takes_no_more_than_the_ring_has_room_for() {
         let mut batch = from.begin(0).unwrap();
         let mut count = 0;
         while from
-            .put(&mut batch, &[7; 60], [RawSlice::EMPTY; 2])
+            .put(&mut batch, &[7; 60], [RawSlice::EMPTY; 2], false)
             .unwrap()
         {
             count += 1;
@@ -70,7 +72,7 @@ fn a_batch_is_seen_as_a_whole_and_takes_no_more_than_the_ring_has_room_for() {
         assert_eq!((count, batch.frames), (16, 16));
         assert!(!to.has_rx(0));
         from.publish(&batch);
-        let taken = to.receive(0, 256, &mut buffer, |frame| assert_eq!(frame, [7; 60]));
+        let taken = to.receive(0, 256, &mut buffer, |frame, _| assert_eq!(frame, [7; 60]));
         assert_eq!(taken, Ok(16));
         let none = from.begin(0).unwrap();
         from.publish(&none);
@@ -84,7 +86,7 @@ fn receive(link: &Connection) -> Option<Vec<u8>> {
 
 fn receive_by(link: &Connection, lane: usize) -> Option<Vec<u8>> {
     let (mut buffer, mut frame) = (vec![0; FRAME_MAX], None);
-    let take = |bytes: &mut [u8]| frame = Some(bytes.to_vec());
+    let take = |bytes: &mut [u8], _| frame = Some(bytes.to_vec());
     link.receive(lane, 1, &mut buffer, take).unwrap();
     frame
 }
@@ -138,14 +140,14 @@ fn frames_come_in_bursts_of_the_requested_size() {
         let mut seen = Vec::new();
         let mut buffer = vec![0; FRAME_MAX];
         for (most, got) in [(0, 0), (4, 4), (16, 6), (16, 0)] {
-            let take = |frame: &mut [u8]| seen.push(frame[0]);
+            let take = |frame: &mut [u8], _| seen.push(frame[0]);
             assert_eq!(to.receive(0, most, &mut buffer, take), Ok(got));
         }
         assert_eq!(seen, Vec::from_iter(0..10));
         for number in 0..16 {
             assert!(send(from, &[number]), "every buffer was given back");
         }
-        assert_eq!(to.receive(0, 99, &mut buffer, |_| {}), Ok(16));
+        assert_eq!(to.receive(0, 99, &mut buffer, |_, _| {}), Ok(16));
     }
 }
 
@@ -194,7 +196,7 @@ fn false_ring_positions_of_a_peer_are_detected() {
         let (client, server) = pair();
         assert!(send(&client, &[5; 60]));
         violation(&client.lanes[0].tx);
-        let found = server.receive(0, 1, &mut vec![0; FRAME_MAX], |_| {});
+        let found = server.receive(0, 1, &mut vec![0; FRAME_MAX], |_, _| {});
         let found = found.unwrap_err();
         assert!(found.0.contains(word), "{word}: {found:?}");
     }
@@ -213,6 +215,31 @@ fn change(ring: &Ring, how: impl Fn(&mut Desc)) {
     let mut desc = ring.read(0);
     how(&mut desc);
     ring.write(0, desc);
+}
+
+/// Returns, for a frame without and with the mark, whether the receiver sees a partial checksum.
+fn marks(from: &Connection, to: &Connection) -> Vec<bool> {
+    let mut seen = Vec::new();
+    for is_partial in [false, true, false] {
+        let mut batch = from.begin(0).unwrap();
+        let put = from.put(&mut batch, &[7; 60], [RawSlice::EMPTY; 2], is_partial);
+        assert_eq!(put, Ok(true));
+        from.publish(&batch);
+        let take = |_: &mut [u8], is_partial| seen.push(is_partial);
+        to.receive(0, 1, &mut vec![0; FRAME_MAX], take).unwrap();
+    }
+    seen
+}
+
+#[test]
+fn a_partial_checksum_is_marked_in_both_directions_and_heeded_only_where_it_was_agreed_upon() {
+    let (client, mut server) = pair();
+    for _ in 0..20 {
+        assert_eq!(marks(&client, &server), [false, true, false]);
+        assert_eq!(marks(&server, &client), [false, true, false]);
+    }
+    server.shape.takes_partial = false;
+    assert_eq!(marks(&client, &server), [false; 3]);
 }
 
 #[test]
@@ -298,7 +325,7 @@ fn arbitrary_ring_contents_get_a_bounded_answer() {
             let _ = send_parts(liar, 0, &[1; 60], payload);
             scribble(&liar.lanes[0].tx, &mut numbers);
             scribble(&liar.lanes[0].rx, &mut numbers);
-            let taken = honest.receive(0, 256, &mut buffer, |frame| {
+            let taken = honest.receive(0, 256, &mut buffer, |frame, _| {
                 assert!(frame.len() <= FRAME_MAX);
                 frames += 1;
             });

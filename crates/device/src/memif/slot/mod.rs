@@ -19,9 +19,10 @@ use slipstack_mem::{InboxReader, RawSlice, now_ns};
 use slipstack_terms::LinkTags;
 use slipstack_wire::{RxMeta, TxOffload};
 
+use crate::completed::tx_completed;
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
-use crate::memif::board::{Board, Side};
+use crate::memif::board::{Board, Known, Side};
 use crate::memif::control::Control;
 use crate::memif::guard::Guard;
 use crate::memif::ring::{Batch, Connection, ConnectionShape, FRAME_MAX, ProtocolViolation};
@@ -32,8 +33,6 @@ use sleep::{await_readable, leave_bells, ring, watch};
 
 /// A description of a link, as text, at most.
 const SHAPE_MAX: usize = 4096;
-/// Bytes of the number of a link, before a frame in an inbox.
-const LINK_LEN: usize = size_of::<u16>();
 /// Frames that the first publication after a flush shows the peer, where no other slot sends by the
 /// queue: it begins with them while others are made. Each further one has twice as many.
 const BATCH_FIRST: u16 = 4;
@@ -127,7 +126,7 @@ impl MemifSlot {
             is_unrung: false,
             batch_len: BATCH_FIRST,
             is_awaited: false,
-            buffer: vec![0; FRAME_MAX + LINK_LEN],
+            buffer: vec![0; FRAME_MAX + Known::LEN],
             tags: Tags::new(setup.vlan),
             counters: DeviceCounters::default(),
             notice: None,
@@ -211,6 +210,7 @@ impl MemifSlot {
         &mut self,
         header: &[u8],
         payload: [RawSlice<'_>; 2],
+        is_partial: bool,
     ) -> Result<bool, ProtocolViolation> {
         let Some(link) = &self.link else {
             return Ok(false);
@@ -226,7 +226,7 @@ impl MemifSlot {
         let Some(batch) = &mut self.batch else {
             return Ok(false);
         };
-        let is_put = link.put(batch, header, payload)?;
+        let is_put = link.put(batch, header, payload, is_partial)?;
         // Between its frames a slot may do much else, for which others are not to wait.
         if batch.frames == self.batch_len || self.setup.board.has_others(self.lane) {
             self.end_batch();
@@ -293,9 +293,8 @@ impl MemifSlot {
         while done < budget
             && let Some(len) = self.inbox.pop(now, &mut self.buffer)
         {
-            if let Some((link, frame)) = self.buffer[..len].split_first_chunk() {
-                let link = u16::from_ne_bytes(*link);
-                give(&mut self.counters, link, frame, sink);
+            if let Some((known, frame)) = self.buffer[..len].split_first_chunk() {
+                give(&mut self.counters, Known::of(*known), frame, sink);
             }
             done += 1;
         }
@@ -330,7 +329,7 @@ impl MemifSlot {
         }
         let mut own = 0;
         // Frames of others count as well: they are not to hold this slot up for ever.
-        link.receive(lane, budget, buffer, |frame| {
+        link.receive(lane, budget, buffer, |frame, is_partial| {
             let Some((link, tags_len)) = tags.link_of_frame(frame) else {
                 counters.rx_vlan += 1;
                 return;
@@ -339,8 +338,12 @@ impl MemifSlot {
                 0 => frame,
                 _ => tags::take_out(frame, tags_len),
             };
-            if is_own(setup, counters, link, frame) {
-                give(counters, link, frame, sink);
+            let known = Known {
+                link,
+                checksum: Known::checksum(is_partial),
+            };
+            if is_own(setup, counters, known, frame) {
+                give(counters, known, frame, sink);
                 own += 1;
             }
         })?;
@@ -349,11 +352,12 @@ impl MemifSlot {
 }
 
 #[inline]
-fn give(counters: &mut DeviceCounters, link: u16, frame: &[u8], sink: &mut dyn Sink) {
+fn give(counters: &mut DeviceCounters, known: Known, frame: &[u8], sink: &mut dyn Sink) {
     counters.rx_frames += 1;
     counters.rx_bytes += frame.len() as u64;
     let meta = RxMeta {
-        link,
+        link: known.link,
+        checksum: known.checksum,
         ..RxMeta::UNKNOWN
     };
     sink.frame(frame, meta);
@@ -361,7 +365,7 @@ fn give(counters: &mut DeviceCounters, link: u16, frame: &[u8], sink: &mut dyn S
 
 /// Determines the slot of a frame; another slot's frame goes there.
 #[inline]
-fn is_own(setup: &SlotSetup, counters: &mut DeviceCounters, link: u16, frame: &[u8]) -> bool {
+fn is_own(setup: &SlotSetup, counters: &mut DeviceCounters, known: Known, frame: &[u8]) -> bool {
     let is_to_us = frame.get(..6) == Some(&setup.info.mac);
     if !is_to_us && !frame.first().is_some_and(is_group) {
         counters.rx_foreign += 1;
@@ -371,7 +375,7 @@ fn is_own(setup: &SlotSetup, counters: &mut DeviceCounters, link: u16, frame: &[
     if owner == setup.slot {
         return true;
     }
-    match setup.board.post(owner, link, frame) {
+    match setup.board.post(owner, known, frame) {
         (false, _) => counters.rx_passed_lost += 1,
         (true, is_news) => {
             counters.rx_passed_on += 1;
@@ -449,6 +453,10 @@ impl Device for MemifSlot {
             self.counters.tx_unlinked += 1;
             return Ok(());
         }
+        let is_partial = offload.checksum.is_some();
+        if is_partial && !self.link.as_ref().is_some_and(|it| it.shape.takes_partial) {
+            return tx_completed(self, header, payload, offload);
+        }
         let tagged;
         let mut header = header;
         if offload.link != 0 || self.setup.vlan != 0 {
@@ -459,7 +467,7 @@ impl Device for MemifSlot {
             tagged = with_tags;
             header = tagged.bytes();
         }
-        match self.put(header, payload) {
+        match self.put(header, payload, is_partial) {
             Ok(true) => {
                 self.is_unrung = true;
                 self.counters.tx_frames += 1;
