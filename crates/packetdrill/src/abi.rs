@@ -483,6 +483,9 @@ pub unsafe extern "C" fn getsockopt(
         let written = process.getsockopt(fd, level, name, unsafe { bytes_mut(value, room) })?;
         // SAFETY: as when it was read.
         unsafe { len.write(written as u32) };
+        if written > room {
+            return Err(slipstack_posix::Errno::EINVAL.into());
+        }
         Ok(0)
     };
     // SAFETY: packetdrill passes the interface's userdata.

@@ -14,7 +14,11 @@ static int saves(int fd) {
 }
 
 static long saved(int fd, unsigned char *at, socklen_t len) {
-    return getsockopt(fd, IPPROTO_TCP, SAVED_SYN, at, &len) ? -1 : (long)len;
+    if (!getsockopt(fd, IPPROTO_TCP, SAVED_SYN, at, &len)) return len;
+    int error = errno;
+    NOTE("length %d", (int)len);
+    errno = error;
+    return -1;
 }
 
 /* What does not depend on chance: no numbers, ports and checksums. */

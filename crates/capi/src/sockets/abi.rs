@@ -339,6 +339,9 @@ pub unsafe extern "C" fn ff_getsockopt(
     if let Some(written) = written {
         // SAFETY: the program's length word, not null.
         unsafe { *len = written as socklen_t };
+        if written > room as usize {
+            return fail(Errno::EINVAL) as c_int;
+        }
     }
     result
 }

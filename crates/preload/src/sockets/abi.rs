@@ -264,6 +264,9 @@ pub unsafe fn getsockopt(
     if let Some(written) = written {
         // SAFETY: the program's length word, not null.
         unsafe { *len = written as socklen_t };
+        if written > room as usize {
+            return fail(Errno::EINVAL);
+        }
     }
     result
 }

@@ -208,7 +208,9 @@ impl Process {
         }
     }
 
-    /// `getsockopt`: the value goes to the front of `value`; its length is the answer.
+    /// `getsockopt`: the value goes to the front of `value`; returns its length. A length beyond
+    /// `value` is that which TCP_SAVED_SYN needs, and nothing is written: the caller stores it and
+    /// fails with EINVAL.
     pub fn getsockopt(&self, fd: i32, level: i32, name: i32, value: &mut [u8]) -> Outcome<usize> {
         let socket = self.table.socket_of(fd)?;
         self.learn_options(&socket);
@@ -456,7 +458,8 @@ fn peek_offset(socket: &Description) -> Option<i32> {
     Some(socket.peek_offset.load(Ordering::Relaxed))
 }
 
-/// Writes the headers of the SYN that opened a connection, which are there once.
+/// Writes the headers of the SYN that opened a connection, which are there once. Returns their
+/// length, also if `value` is too short for them: then they are kept.
 fn saved_syn(socket: &Description, stream: &Stream, value: &mut [u8]) -> Result<usize, Errno> {
     let kept = socket.cold.lock().saved_syn.take();
     let taken = match kept {
@@ -469,9 +472,10 @@ fn saved_syn(socket: &Description, stream: &Stream, value: &mut [u8]) -> Result<
     let Some(syn) = taken else {
         return Ok(0);
     };
-    if value.len() < syn.bytes().len() {
+    let needed = syn.bytes().len();
+    if value.len() < needed {
         socket.cold.lock().saved_syn = Some(syn);
-        return Err(Errno::EINVAL);
+        return Ok(needed);
     }
     Ok(put(value, syn.bytes()))
 }
