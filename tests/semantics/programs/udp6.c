@@ -102,6 +102,11 @@ int main(void) {
     char byte;
     while (recv(fd, &byte, 1, MSG_DONTWAIT) >= 0) {}
 
+    unsigned char route[8] = {IPPROTO_UDP, 0, 0, 1};
+    SAY(setsockopt(fd, IPPROTO_IPV6, IPV6_RTHDR, route, sizeof route));
+    SAY(setsockopt(fd, IPPROTO_IPV6, IPV6_RTHDR, route, 4));
+    SAY(setsockopt(fd, IPPROTO_IPV6, IPV6_RTHDR, 0, 0));
+
     NOTE("messages of a send");
     SAY(send_int(fd, &echo, IPV6_HOPLIMIT, 9));
     take(fd, "hop limit", 0);

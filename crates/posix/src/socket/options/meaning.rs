@@ -253,8 +253,10 @@ pub(crate) fn refusal(is_stream: bool, level: i32, name: i32, value: &[u8]) -> O
     match (level, name) {
         // A connection goes to whichever listener of a group accepts it first.
         (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF) if is_stream => Some(Errno::ENOPROTOOPT),
-        // Extension headers of packets to come: as without CAP_NET_RAW.
-        (libc::IPPROTO_IPV6, IPV6_HOPOPTS | IPV6_RTHDRDSTOPTS | IPV6_RTHDR | IPV6_DSTOPTS)
+        // A routing header: as from a kernel without Mobile IPv6 and segment routing.
+        (libc::IPPROTO_IPV6, IPV6_RTHDR) if !value.is_empty() => Some(Errno::EINVAL),
+        // Other extension headers of packets to come: as without CAP_NET_RAW.
+        (libc::IPPROTO_IPV6, IPV6_HOPOPTS | IPV6_RTHDRDSTOPTS | IPV6_DSTOPTS)
             if value.len() >= 8 =>
         {
             Some(Errno::EPERM)
@@ -301,6 +303,8 @@ mod tests {
         let (v6, header) = (libc::IPPROTO_IPV6, [0, 0, 1, 4, 0, 0, 0, 0]);
         assert_eq!(of(dgram, v6, IPV6_HOPOPTS, &header), Some(Errno::EPERM));
         assert_eq!(of(dgram, v6, IPV6_HOPOPTS, &[]), None);
+        assert_eq!(of(dgram, v6, IPV6_RTHDR, &header), Some(Errno::EINVAL));
+        assert_eq!(of(dgram, v6, IPV6_RTHDR, &[]), None);
         assert_eq!(of(dgram, v6, IPV6_FLOWINFO, &on), Some(Errno::ENOPROTOOPT));
         assert_eq!(of(dgram, v6, IPV6_FLOWINFO, &off), None);
         let ebpf = of(dgram, socket, libc::SO_ATTACH_REUSEPORT_EBPF, &on);
