@@ -10,8 +10,8 @@ import sys
 import traceback
 from pathlib import Path
 
+from harness.apart import remove_namespaces
 from harness.registry import MODES
-from harness.runner import remove_namespaces
 from harness.world import ROOT, TARGET, World
 
 from . import table
