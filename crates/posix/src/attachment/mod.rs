@@ -125,6 +125,35 @@ impl Attachment {
         }
     }
 
+    /// Sends `count` datagrams that were pushed on this socket of the channel, as
+    /// [`Attachment::after_push`], or holds them while more input waits there.
+    pub(crate) fn after_datagrams(
+        &self,
+        kernel: &dyn Kernel,
+        (socket, sock): (u64, SockId),
+        count: usize,
+    ) {
+        let thread = kernel.thread();
+        let Station { batch, answers, .. } = &*self.station;
+        if batch.is_in_burst(thread) {
+            return;
+        }
+        let has_more = || self.program.rx_available(sock) > 0;
+        if batch.holds() && answers.are_held(thread, count, has_more(), kernel.now_ns()) {
+            return;
+        }
+        self.after_push(kernel, socket);
+    }
+
+    /// Nothing is left to be read: datagrams that the thread holds leave.
+    pub(crate) fn let_answers_leave(&self, kernel: &dyn Kernel) -> bool {
+        let is_due = self.station.answers.take(kernel.thread());
+        if is_due {
+            self.turn(kernel.now_ns());
+        }
+        is_due
+    }
+
     /// Returns whether a ticker drives the engine while the program is away.
     pub(crate) fn has_ticker(&self) -> bool {
         self.driver.placement() == Placement::InProcess && self.driver.has_stand_in()

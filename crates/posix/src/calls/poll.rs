@@ -60,10 +60,11 @@ impl Process {
             // signal(7): poll and select are never restarted.
             may_restart: false,
         };
+        let schedule = self.poll_looks.at(self.kernel.thread(), sorted.kernel());
         let mut looks = 0;
         let count = self.wait(&plan, |kernel_look| {
             looks += 1;
-            let mut count = sorted.look(fds, kernel_look.is_due());
+            let mut count = sorted.look(fds, kernel_look, schedule);
             if asks && count > 0 {
                 count = sorted.ask_owners(fds, |socket, it| self.readiness_elsewhere(socket, it));
                 if count == 0 && sorted.has_brought() {

@@ -36,7 +36,11 @@ impl Process {
         let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
         let kernel = socket.kernel_number().filter(|_| has_kernel);
         let is_peek = flags & libc::MSG_PEEK != 0;
-        if has_kernel && dgram.turns.is_kernels() && is_readable(kernel) {
+        if has_kernel
+            && dgram
+                .turns
+                .are_kernels(&*self.kernel, || is_readable(kernel))
+        {
             dgram.turns.note_read(is_peek, true);
             return Err(if is_nonblocking {
                 Divert::Kernel
@@ -55,9 +59,7 @@ impl Process {
             return Ok(received);
         }
         if is_nonblocking {
-            if let Some(attachment) = self.engines.first() {
-                self.turn_if_idle(&attachment);
-            }
+            self.turn_for(dgram);
             return match look()? {
                 Some(received) => Ok(received),
                 None if has_kernel => {
@@ -115,6 +117,17 @@ impl Process {
             received.flags &= !libc::MSG_TRUNC;
         }
         Ok(Some(received))
+    }
+
+    /// Drives the engine of a socket that has nothing, for a call that does not wait.
+    fn turn_for(&self, dgram: &Dgram) {
+        let part = dgram.part().map(|(attachment, _)| attachment);
+        let Some(attachment) = part.or_else(|| self.engines.first()) else {
+            return;
+        };
+        if !attachment.let_answers_leave(&*self.kernel) {
+            self.turn_if_idle(&attachment);
+        }
     }
 
     /// The kernel processes received packets while a program makes no call: an error that has

@@ -258,16 +258,13 @@ impl Process {
         flags: i32,
     ) -> Outcome<usize> {
         self.prepare_to_send(socket, dgram, envelope.peer)?;
-        if let Some(sent) = dgram.send(envelope, bufs)? {
-            if let Some((attachment, _)) = dgram.part() {
-                attachment.after_push(&*self.kernel, socket.id);
-            }
+        let (attachment, sock) = dgram.part().ok_or(Errno::ENETDOWN)?;
+        if let Some(sent) = dgram.send_on(&attachment, sock, envelope, bufs)? {
+            attachment.after_datagrams(&*self.kernel, (socket.id, sock), 1);
             return Ok(sent);
         }
-        if let Some((attachment, _)) = dgram.part() {
-            attachment.turn(self.kernel.now_ns());
-            self.living_attachment();
-        }
+        attachment.turn(self.kernel.now_ns());
+        self.living_attachment();
         if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
             return dgram.send(envelope, bufs)?.ok_or(Errno::EAGAIN.into());
         }

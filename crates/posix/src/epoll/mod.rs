@@ -7,7 +7,6 @@
 
 mod home;
 mod kernel_part;
-mod looks;
 mod popping;
 mod set;
 mod shared;

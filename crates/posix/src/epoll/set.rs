@@ -9,11 +9,10 @@ use slipstack_mem::{Descriptor, Lock};
 
 use crate::attachment::Attachment;
 use crate::epoll::home::Home;
-use crate::epoll::looks::KernelLooks;
 use crate::errno::Errno;
 use crate::idhash::BuildIdHasher;
 use crate::kqueue::Queue;
-use crate::ready::{Awaited, Rings, Waiter, Watch, Watcher, bits};
+use crate::ready::{Awaited, KernelLooks, Rings, Waiter, Watch, Watcher, bits};
 use crate::socket::description::{Decided, Description};
 
 const EDGE: u32 = libc::EPOLLET as u32;

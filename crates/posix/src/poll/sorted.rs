@@ -6,6 +6,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use slipstack_mem::Descriptor;
 
 use crate::epoll::Target;
+use crate::poll::LooksAt;
+use crate::ready::Look;
 use crate::socket::borrowed::Borrowed;
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::kernel_socket::ready_in_kernel;
@@ -101,16 +103,27 @@ impl Sorted {
     }
 
     /// Writes the state of each entry; returns the number of entries with any event. The kernel is
-    /// asked if it is due, or if something of ours is ready.
-    pub(crate) fn look(&self, fds: &mut [libc::pollfd], is_kernel_due: bool) -> usize {
+    /// asked as `looks` says, and where only it knows whether there is room.
+    pub(crate) fn look(&self, fds: &mut [libc::pollfd], look: Look, looks: LooksAt<'_>) -> usize {
         for fd in fds.iter_mut() {
             fd.revents = 0;
         }
         let count = self.look_at_ours(fds);
-        match is_kernel_due || count > 0 {
-            true => self.look_at_kernel(fds),
-            false => count,
+        if self.kernel.is_empty() {
+            return count;
         }
+        let is_due = looks.are_due(look, count > 0) || count > 0 && self.asks_for_room();
+        if !is_due {
+            return count;
+        }
+        let all = self.look_at_kernel(fds);
+        looks.end(all > count);
+        all
+    }
+
+    fn asks_for_room(&self) -> bool {
+        let mut kernel = self.kernel.iter();
+        kernel.any(|fd| fd.events & libc::POLLOUT != 0)
     }
 
     fn look_at_ours(&self, fds: &mut [libc::pollfd]) -> usize {

@@ -32,6 +32,7 @@ use crate::addr::AddrBytes;
 use crate::kernel::Kernel;
 use crate::kqueue::Kqueues;
 use crate::lending::Lending;
+use crate::poll::PollLooks;
 use crate::process::chosen::ChosenSockets;
 use crate::process::engines::Engines;
 use crate::process::ids::Ids;
@@ -80,6 +81,7 @@ pub struct Process {
     /// The entries that a fork which is under way keeps locked.
     pub(crate) held: Lock<Vec<Entry>>,
     pub(crate) kqueues: Kqueues,
+    pub(crate) poll_looks: PollLooks,
     /// Taken while a set comes into another.
     pub(crate) nesting: Lock<()>,
     pub(crate) owners: Owners,
@@ -126,6 +128,7 @@ impl Process {
             held: Lock::new(Vec::new()),
             nesting: Lock::new(()),
             kqueues: Kqueues::default(),
+            poll_looks: PollLooks::default(),
             owners: Owners::default(),
             numbers: Numbers::default(),
             ids: Arc::new(Ids::new()),
@@ -244,15 +247,38 @@ impl Process {
         }
     }
 
-    /// Begins the messages of one sendmmsg, which leave together. `true`: [`Process::end_burst`]
-    /// has to follow.
-    pub fn begin_burst(&self) -> bool {
+    /// Begins the messages of one sendmmsg, which leave together; [`Process::end_burst`] has to
+    /// follow.
+    pub fn begin_burst(&self) {
         let thread = self.kernel.thread();
-        self.engines.own_station().batch.begin_burst(thread)
+        self.engines.own_station().batch.begin_burst(thread);
     }
 
-    pub fn end_burst(&self) {
-        self.engines.own_station().batch.end(self.kernel.thread());
-        self.let_leave();
+    /// Ends the messages of one sendmmsg, of which `count` were sent on `fd`.
+    pub fn end_burst(&self, fd: i32, count: usize) {
+        let thread = self.kernel.thread();
+        self.engines.own_station().batch.end_burst(thread);
+        let socket = self.table.socket(fd);
+        let dgram = socket.as_ref().and_then(|it| match it.decided() {
+            Some(Decided::Dgram(dgram)) => Some((it.id, dgram.part()?)),
+            _ => None,
+        });
+        match dgram {
+            Some((id, (attachment, sock))) => {
+                attachment.after_datagrams(&*self.kernel, (id, sock), count);
+            }
+            None => self.let_leave(),
+        }
+    }
+
+    /// Notes that one recvmmsg has returned `count` messages of `fd`, which will be answered.
+    pub fn note_received(&self, fd: i32, count: usize) {
+        if let Some(socket) = self.table.socket(fd)
+            && let Some(Decided::Dgram(dgram)) = socket.decided()
+            && let Some((attachment, _)) = dgram.part()
+        {
+            let answers = &attachment.station.answers;
+            answers.on_received(self.kernel.thread(), count);
+        }
     }
 }

@@ -12,8 +12,6 @@ use slipstack_channel::{Heuristics, Rule};
 /// A send that is held for longer leaves before the next call of the program's that moves bytes.
 const HOLD_NS: u64 = 20_000;
 
-/// Value of [`Batch::left`] that no count reaches: everything waits for the end of the burst.
-const UNBOUNDED: usize = usize::MAX;
 /// Value of [`Batch::answered`] that no description has.
 const NOBODY: u64 = 0;
 
@@ -31,6 +29,8 @@ pub(crate) struct Batch {
     held_ns: AtomicU64,
     /// Set if the batch was held for longer than [`HOLD_NS`].
     is_overdue: AtomicBool,
+    /// The thread that sends the messages of one call; 0 = none.
+    bursting: AtomicUsize,
     /// A stand-in sends held data if the thread comes back late.
     has_net: AtomicBool,
     rules: Heuristics,
@@ -51,37 +51,48 @@ impl Batch {
 
     /// `thread` has been given `count` events.
     pub(crate) fn begin(&self, thread: usize, count: usize) {
-        let holds = self.rules.has(Rule::Holds);
-        self.hold(thread, if holds { count } else { 1 });
-    }
-
-    fn hold(&self, thread: usize, count: usize) {
-        self.left.store(count, Ordering::Relaxed);
+        let left = if self.holds() { count } else { 1 };
+        self.left.store(left, Ordering::Relaxed);
         self.answered.store(NOBODY, Ordering::Relaxed);
         self.held_ns.store(0, Ordering::Relaxed);
         self.is_overdue.store(false, Ordering::Relaxed);
         self.owner.store(thread, Ordering::Relaxed);
     }
 
-    /// Several sends of `thread` follow at once: they are held, unless it is in a batch already.
-    /// `true`: [`Batch::end`] has to follow.
-    pub(crate) fn begin_burst(&self, thread: usize) -> bool {
-        let begins = self.owner.load(Ordering::Relaxed) != thread;
-        if begins {
-            self.hold(thread, UNBOUNDED);
-        }
-        begins
+    /// Whether sends are held at all.
+    pub(crate) fn holds(&self) -> bool {
+        self.rules.has(Rule::Holds)
     }
 
-    /// `thread` waits again, or has sent its burst, and sends everything.
+    /// Several sends of `thread` follow at once, which are held until [`Batch::end_burst`].
+    pub(crate) fn begin_burst(&self, thread: usize) {
+        self.bursting.store(thread, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end_burst(&self, thread: usize) {
+        if self.is_in_burst(thread) {
+            self.bursting.store(0, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn is_in_burst(&self, thread: usize) -> bool {
+        self.bursting.load(Ordering::Relaxed) == thread
+    }
+
+    /// `thread` waits again, and sends everything.
     pub(crate) fn end(&self, thread: usize) {
         if self.owner.load(Ordering::Relaxed) == thread {
             self.owner.store(0, Ordering::Relaxed);
         }
+        // It may have left a call by a jump.
+        self.end_burst(thread);
     }
 
     /// Whether a send on description `id` by `thread` is to leave now.
     pub(crate) fn is_due(&self, thread: usize, id: u64, now_ns: impl FnOnce() -> u64) -> bool {
+        if self.is_in_burst(thread) {
+            return false;
+        }
         if self.owner.load(Ordering::Relaxed) != thread {
             return true;
         }
@@ -92,7 +103,7 @@ impl Batch {
         let before = self.answered.load(Ordering::Relaxed);
         if before != id {
             self.answered.store(id, Ordering::Relaxed);
-            if before != NOBODY && left != UNBOUNDED {
+            if before != NOBODY {
                 self.left.store(left - 1, Ordering::Relaxed);
                 if left == 2 {
                     return true;
@@ -198,14 +209,18 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_held_until_its_end_and_begins_only_outside_of_a_batch() {
+    fn a_burst_is_held_until_its_end_also_in_a_batch() {
         let batch = Batch::default();
-        assert!(batch.begin_burst(1));
+        batch.begin_burst(1);
         assert!((10..30).all(|id| !batch.is_due(1, id, || 1_000)));
-        batch.end(1);
+        assert!(batch.is_due(2, 10, || 1_000), "another thread's");
+        batch.end_burst(1);
         assert!(batch.is_due(1, 10, || 2_000));
-        batch.begin(1, 2);
-        assert!(!batch.begin_burst(1));
+        batch.begin(1, 1);
+        batch.begin_burst(1);
+        assert!(!batch.is_due(1, 10, || 3_000));
+        batch.end_burst(1);
+        assert!(batch.is_due(1, 10, || 4_000));
     }
 
     #[test]

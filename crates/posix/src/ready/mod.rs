@@ -4,9 +4,11 @@
 //! epoll, poll and kqueue; an engine's events reach it as a [`Recipient`]; threads sleep on
 //! whatever is [`Awaited`].
 
+mod answers;
 mod batch;
 mod lead;
 mod look;
+mod looks;
 mod sleepers;
 mod spin;
 mod station;
@@ -15,6 +17,7 @@ mod watch;
 
 pub(crate) use lead::Leave;
 pub(crate) use look::{Ask, Look};
+pub(crate) use looks::KernelLooks;
 pub(crate) use sleepers::{Kept, NUDGED_SLEEP_NS, Sleeper, Sleepers};
 pub(crate) use spin::{Spinner, Spinners};
 pub(crate) use station::Station;

@@ -6,6 +6,7 @@ use slipstack_channel::{Heuristics, Spin};
 
 use crate::ready::Sleepers;
 use crate::ready::Spinner;
+use crate::ready::answers::Answers;
 use crate::ready::batch::Batch;
 
 /// Sleepers, spinning and batching of one engine.
@@ -16,6 +17,7 @@ pub(crate) struct Station {
     pub(crate) sleepers: Arc<Sleepers>,
     pub(crate) spin: Spinner,
     pub(crate) batch: Batch,
+    pub(crate) answers: Answers,
 }
 
 impl Station {
@@ -26,6 +28,7 @@ impl Station {
             sleepers: Arc::default(),
             spin: Spinner::new(spin, gather_us, rules),
             batch: Batch::new(rules),
+            answers: Answers::default(),
         }
     }
 

@@ -422,8 +422,19 @@ impl Dgram {
         bufs: &[IoSlice<'_>],
     ) -> Result<Option<usize>, Errno> {
         let (attachment, sock) = self.part().ok_or(Errno::ENETDOWN)?;
-        self.may_send_on(&attachment, sock)?;
-        self.push_on(&attachment, sock, envelope, bufs)
+        self.send_on(&attachment, sock, envelope, bufs)
+    }
+
+    /// As [`Dgram::send`], on the stack's part.
+    pub(crate) fn send_on(
+        &self,
+        attachment: &Attachment,
+        sock: SockId,
+        envelope: &Envelope,
+        bufs: &[IoSlice<'_>],
+    ) -> Result<Option<usize>, Errno> {
+        self.may_send_on(attachment, sock)?;
+        self.push_on(attachment, sock, envelope, bufs)
     }
 
     /// Returns the error of a datagram in progress.

@@ -138,3 +138,85 @@ fn too_long_datagrams_are_refused() {
         Errno::EMSGSIZE,
     );
 }
+
+impl World {
+    /// A server and a client, and the server's address.
+    fn dgram_pair(&self) -> (i32, i32, Vec<u8>) {
+        let [server, client] = [(); 2].map(|()| self.socket(DGRAM | NONBLOCK));
+        for fd in [server, client] {
+            self.process.bind(fd, &v4(OWN.octets(), 0)).unwrap();
+        }
+        let addr = self.process.getsockname(server).unwrap();
+        let to = addr.as_bytes().to_vec();
+        self.poll_in(server, libc::POLLOUT);
+        (server, client, to)
+    }
+
+    /// Reads what has arrived at a socket, without driving the engine; the number of datagrams.
+    fn count_arrived(&self, fd: i32) -> usize {
+        let has_one = || {
+            let mut next = 0;
+            self.process.ioctl(fd, libc::FIONREAD, &mut next).unwrap();
+            next > 0
+        };
+        let mut count = 0;
+        while has_one() {
+            self.recv(fd, 10, 0).unwrap();
+            count += 1;
+        }
+        count
+    }
+}
+
+#[test]
+fn the_messages_of_one_sendmmsg_leave_together_also_after_a_single_event() {
+    let world = World::new();
+    let (server, client, to) = world.dgram_pair();
+    let set = world.process.epoll_create1(0).unwrap();
+    let event = libc::epoll_event {
+        events: libc::EPOLLIN as u32,
+        u64: 0,
+    };
+    let add = libc::EPOLL_CTL_ADD;
+    world
+        .process
+        .epoll_ctl(set, add, server, Some(event))
+        .unwrap();
+    world.send_to(client, b"asks", &to).unwrap();
+    let back = addr_of(world.process.getsockname(client).unwrap());
+    let mut out = [libc::epoll_event { events: 0, u64: 0 }; 4];
+    let wait = Some(Duration::from_secs(5));
+    let found = world.process.epoll_wait(set, &mut out, wait, None);
+    assert_eq!(found, Ok(1));
+    world.recv(server, 10, 0).unwrap();
+    world.process.begin_burst();
+    for _ in 0..5 {
+        let back = v4(OWN.octets(), back.port());
+        assert_eq!(world.send_to(server, b"x", &back), Ok(1));
+    }
+    assert_eq!(world.count_arrived(client), 0);
+    world.process.end_burst(server, 5);
+    assert_eq!(world.count_arrived(client), 5);
+}
+
+#[test]
+fn answers_that_are_held_leave_when_nothing_is_left_to_be_read() {
+    let world = World::new();
+    let (server, client, to) = world.dgram_pair();
+    for round in 1..5 {
+        for _ in 0..2 * round {
+            world.send_to(client, b"asks", &to).unwrap();
+        }
+        let back = addr_of(world.process.getsockname(client).unwrap());
+        let back = v4(OWN.octets(), back.port());
+        // Every other datagram is answered, the last one not.
+        for at in 0..2 * round {
+            assert_eq!(world.recv(server, 10, 0).unwrap(), b"asks");
+            if at % 2 == 0 {
+                world.send_to(server, b"answer", &back).unwrap();
+            }
+        }
+        fails(world.recv(server, 10, 0), Errno::EAGAIN);
+        assert_eq!(world.count_arrived(client), round);
+    }
+}

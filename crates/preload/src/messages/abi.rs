@@ -243,6 +243,13 @@ pub unsafe fn recvmmsg(
             break;
         }
     }
+    if done > 1 {
+        let note = |process: &Process| {
+            process.note_received(fd, done as usize);
+            Ok(0)
+        };
+        answer_uncancelled(Restart::Never, note, || 0);
+    }
     // SAFETY: null or the program's structure.
     if let (Some(limit), Some(left)) = (limit, unsafe { timeout.as_mut() }) {
         let rest = limit.saturating_sub(begun.elapsed());
@@ -260,8 +267,14 @@ pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_in
     // Not after the burst has begun.
     cancel::point();
     let mut done = 0;
-    let begin = |process: &Process| Ok(isize::from(process.begin_burst()));
-    let is_burst = count > 1 && answer_uncancelled(Restart::Never, begin, || 0) == 1;
+    let is_burst = count > 1;
+    if is_burst {
+        let begin = |process: &Process| {
+            process.begin_burst();
+            Ok(0)
+        };
+        answer_uncancelled(Restart::Never, begin, || 0);
+    }
     while done < count.min(MESSAGES_MAX) {
         let slot = msgs.wrapping_add(done as usize);
         if abi::is_out_of_reach(slot) {
@@ -282,7 +295,7 @@ pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_in
     let reason = Errno(errno());
     if is_burst {
         let end = |process: &Process| {
-            process.end_burst();
+            process.end_burst(fd, done as usize);
             Ok(0)
         };
         answer_uncancelled(Restart::Never, end, || 0);

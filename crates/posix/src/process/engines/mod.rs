@@ -82,6 +82,14 @@ impl Engines {
         self.place.lock().clone()
     }
 
+    /// Returns the revision of the network as the first engine knows it.
+    #[inline]
+    pub(crate) fn network_revision(&self) -> Option<u64> {
+        let place = self.place.lock();
+        let first = place.as_ref();
+        first.map(|attachment| attachment.program.network_revision())
+    }
+
     pub(super) fn now_ns(&self) -> u64 {
         self.kernel.now_ns()
     }

@@ -72,8 +72,7 @@ impl Network {
     /// Returns `None` if the keeper cannot be asked.
     pub(crate) fn policy(&self) -> Option<Current<'_>> {
         let first = self.first_policy()?;
-        let attachment = self.engines.first();
-        let revision = attachment.map(|attachment| attachment.program.network_revision());
+        let revision = self.engines.network_revision();
         if revision == Some(first.network().revision) && !self.has_other.load(Ordering::Relaxed) {
             return Some(Current::Fixed(first));
         }

@@ -213,9 +213,17 @@ impl Process {
             .as_ref()
             .map_or(&self.engines.station, |attachment| &attachment.station);
         let thread = self.kernel.thread();
-        station.batch.end(thread);
         self.undo_abandoned(station, attachment.as_deref(), thread);
         let begun_ns = self.kernel.now_ns();
+        // Held answers may wait for those to what has been received already.
+        if station.answers.may_wait(thread, begun_ns) {
+            let (kernel, now_ns) = (Ask::Later, begun_ns);
+            if let Some(found) = check(Look { kernel, now_ns })? {
+                return Ok(Some(found));
+            }
+        }
+        station.answers.take(thread);
+        station.batch.end(thread);
         let at = WaitContext {
             plan,
             station,

@@ -1,7 +1,8 @@
-//! The schedule of checks for the kernel's members of a set.
+//! The schedule of checks for what the kernel has: the members of a set, the descriptors of a poll,
+//! the kernel's part of a socket.
 //!
 //! Each look is a system call, half of all that a program makes which has one socket of the
-//! kernel's in its set. A sleep asks for them anyway; beside that they are looked at so that
+//! kernel's beside ours. A sleep asks for them anyway; beside that they are looked at so that
 //! neither side starves the other, and more rarely where they have long had nothing.
 
 /// Interval of checks for the kernel's members while the stack's have events.
@@ -10,7 +11,7 @@ const LOOK_NS: u64 = 50_000;
 const QUIET_LOOK_NS: u64 = 250_000;
 const QUIET: u32 = 16;
 
-/// The looks of one set.
+/// The looks at one thing.
 #[derive(Debug, Default)]
 pub(crate) struct KernelLooks {
     /// The time of the last check.
@@ -39,6 +40,15 @@ impl KernelLooks {
             self.is_stacks_turn = !self.is_stacks_turn;
         }
         is_late
+    }
+
+    /// Our side has something: whether to look all the same. As long as the kernel's side has not
+    /// been quiet it is looked at each time.
+    pub(crate) fn is_wanted(&mut self, now_ns: u64) -> bool {
+        if !self.is_quiet() {
+            self.last_ns = now_ns;
+        }
+        !self.is_quiet() || self.is_late(now_ns)
     }
 
     /// Whether they are to be looked at if `now_ns` is at least [`LOOK_NS`] behind the last time.
@@ -88,6 +98,20 @@ mod tests {
         assert!(looks.is_late(now));
         looks.end(true);
         assert!(!looks.is_quiet() && looks.is_late(now + LOOK_NS));
+    }
+
+    #[test]
+    fn only_what_has_been_quiet_is_looked_at_rarely() {
+        let mut looks = KernelLooks::default();
+        let now = 10 * QUIET_LOOK_NS;
+        for _ in 0..QUIET {
+            assert!(looks.is_wanted(now));
+            looks.end(false);
+        }
+        assert!(!looks.is_wanted(now + QUIET_LOOK_NS - 1));
+        assert!(looks.is_wanted(now + QUIET_LOOK_NS));
+        looks.end(true);
+        assert!(looks.is_wanted(now + QUIET_LOOK_NS));
     }
 
     #[test]
