@@ -145,7 +145,7 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
     if !Process::ioctl_takes_int(request) {
         if interfaces::is_request(request) {
             // SAFETY: the program's own call.
-            return unsafe { interfaces::ask(request, argument) };
+            return unsafe { interfaces::ask(fd, request, argument) };
         }
         let ask = |process: &Process| process.prepare_kernel(fd).map(|()| 0);
         return answer_uncancelled(Restart::Never, ask, || libc() as isize) as c_int;

@@ -6,8 +6,8 @@ use slipstack_posix::OwnAddress;
 
 use super::super::own_addresses;
 use super::{LIST, Request, is_about_address};
-use crate::next;
-use crate::raw;
+use crate::thread::InCall;
+use crate::{next, process, raw};
 
 /// struct ifconf.
 #[repr(C)]
@@ -16,18 +16,18 @@ struct List {
     at: *mut Request,
 }
 
-/// Answers a request about interfaces.
+/// Answers a request about interfaces that was made on `fd`.
 ///
 /// # Safety
 /// As `ioctl`.
-pub unsafe fn ask(request: c_ulong, argument: *mut c_void) -> c_int {
+pub unsafe fn ask(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     if request == LIST {
         // SAFETY: the program's own request.
-        return unsafe { list(argument) };
+        return unsafe { list(fd, argument) };
     }
     if !is_about_address(request) {
         // SAFETY: the program's own request.
-        let result = unsafe { ask_kernel(request, argument) };
+        let result = unsafe { ask_kernel(fd, request, argument) };
         // SAFETY: null or the program's structure.
         let about = unsafe { argument.cast::<Request>().as_mut() };
         let is_answered = result != 0
@@ -41,7 +41,7 @@ pub unsafe fn ask(request: c_ulong, argument: *mut c_void) -> c_int {
     let mut own = own.iter().filter(|own| own.ip.is_ipv4());
     let Some(about) = about else {
         // SAFETY: the program's own request.
-        return unsafe { ask_kernel(request, argument) };
+        return unsafe { ask_kernel(fd, request, argument) };
     };
     let given = about.given();
     let is_meant = |own: &&OwnAddress| about.is_about(own) && given == Some(own.ip);
@@ -50,7 +50,7 @@ pub unsafe fn ask(request: c_ulong, argument: *mut c_void) -> c_int {
         return 0;
     }
     // SAFETY: the program's own request.
-    let result = unsafe { ask_kernel(request, argument) };
+    let result = unsafe { ask_kernel(fd, request, argument) };
     if result != 0
         && raw::errno() == libc::EADDRNOTAVAIL
         && let Some(own) = own.find(|own| about.is_about(own))
@@ -62,11 +62,11 @@ pub unsafe fn ask(request: c_ulong, argument: *mut c_void) -> c_int {
 }
 
 /// SIOCGIFCONF: as many as there is room for, or without a place the bytes that all need.
-unsafe fn list(argument: *mut c_void) -> c_int {
+unsafe fn list(fd: c_int, argument: *mut c_void) -> c_int {
     // SAFETY: null or the program's structure.
     let room = unsafe { argument.cast::<List>().as_ref() }.map_or(0, |list| list.len);
     // SAFETY: the program's own request.
-    let result = unsafe { ask_kernel(LIST, argument) };
+    let result = unsafe { ask_kernel(fd, LIST, argument) };
     // SAFETY: as above.
     let Some(list) = unsafe { argument.cast::<List>().as_mut() }.filter(|_| result == 0) else {
         return result;
@@ -89,18 +89,33 @@ unsafe fn list(argument: *mut c_void) -> c_int {
     0
 }
 
-unsafe fn ask_kernel(request: c_ulong, argument: *mut c_void) -> c_int {
+/// The kernel's part of a socket answers; behind the number of one that has none is a file of
+/// another kind, for which a new socket does.
+unsafe fn ask_kernel(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    // SAFETY: the program's own request.
+    let result = unsafe { (next::ioctl.get())(fd, request, argument) };
+    if result == 0 || raw::errno() != libc::ENOTTY || !is_socket(fd) {
+        return result;
+    }
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
     // SAFETY: makes a descriptor.
-    let fd = unsafe { (next::socket.get())(libc::AF_INET, kind, 0) };
-    if fd < 0 {
+    let spare = unsafe { (next::socket.get())(libc::AF_INET, kind, 0) };
+    if spare < 0 {
         return -1;
     }
     // SAFETY: the program's own request on a descriptor of the kind it expects.
-    let result = unsafe { (next::ioctl.get())(fd, request, argument) };
+    let result = unsafe { (next::ioctl.get())(spare, request, argument) };
     let errno = raw::errno();
     // SAFETY: our own descriptor.
-    unsafe { (next::close.get())(fd) };
+    unsafe { (next::close.get())(spare) };
     raw::set_errno(errno);
     result
+}
+
+/// Whether `fd` is a socket of ours.
+fn is_socket(fd: c_int) -> bool {
+    process::current().is_some_and(|process| {
+        let _in_call = InCall::enter();
+        process.is_socket(fd)
+    })
 }
