@@ -26,16 +26,18 @@ const NS_PER_S: u64 = 1_000_000_000;
 impl Process {
     /// `close`.
     pub fn close(&self, fd: i32) -> Outcome<()> {
+        if let Some(common) = self.table.leave_set(fd) {
+            self.lending.close_common(common);
+            close_number(fd);
+            return Ok(());
+        }
         let Some(entry) = self.table.take(fd) else {
             self.kqueues.forget_number(fd);
             return Err(Divert::Kernel);
         };
         self.keep_lent_part(&entry);
         self.let_go(fd, entry);
-        // After this another thread may be given the number.
-        if let Some(number) = Descriptor::new(fd) {
-            number.close();
-        }
+        close_number(fd);
         Ok(())
     }
 
@@ -233,20 +235,40 @@ impl Process {
             return Err(Errno::EINVAL.into());
         }
         if flags & CLOSE_RANGE_CLOEXEC == 0 {
-            self.close_sockets(first, last);
+            // The kernel's descriptors of unused ones are closed with all others.
+            self.forget_sockets(first, last);
         }
         self.close_others(first, last, flags)
     }
 
     /// Closes the program's numbers of sockets and sets.
     pub(crate) fn close_sockets(&self, first: u32, last: u32) {
-        let is_inside = |fd: i32| u32::try_from(fd).is_ok_and(|fd| first <= fd && fd <= last);
+        let unused = self.forget_sockets(first, last);
+        unused.into_iter().for_each(close_number);
+    }
+
+    /// As [`Process::close_sockets`], but returns those numbers whose sockets were not used since
+    /// the fork: the kernel's descriptors are to be closed.
+    fn forget_sockets(&self, first: u32, last: u32) -> Vec<i32> {
         let privates = self.privates();
-        for (fd, _) in self.table.all() {
-            if is_inside(fd) && privates.binary_search(&fd).is_err() {
+        let is_closed = |fd: i32| {
+            u32::try_from(fd).is_ok_and(|fd| first <= fd && fd <= last)
+                && privates.binary_search(&fd).is_err()
+        };
+        let left = self.table.leave_unused(&is_closed);
+        left.tell();
+        for number in &left.numbers {
+            self.kqueues.forget_number(*number);
+        }
+        for common in left.commons {
+            self.lending.close_common(Some(common));
+        }
+        for fd in self.table.numbers() {
+            if is_closed(fd) {
                 let _ = self.close(fd);
             }
         }
+        left.numbers
     }
 
     /// Closes what else the program has open.
@@ -268,6 +290,13 @@ impl Process {
             self.kernel.close_range(from, last, flags)?;
         }
         Ok(())
+    }
+}
+
+/// Closes a number. After this another thread may be given it.
+fn close_number(fd: i32) {
+    if let Some(number) = Descriptor::new(fd) {
+        number.close();
     }
 }
 

@@ -516,8 +516,12 @@ impl Set {
     }
 
     pub(crate) fn members(&self) -> Vec<(u64, Target)> {
+        self.members_that(|_| true)
+    }
+
+    pub(crate) fn members_that(&self, are_it: impl Fn(&Target) -> bool) -> Vec<(u64, Target)> {
         let inner = self.inner.lock();
-        let members = inner.items.iter();
+        let members = inner.items.iter().filter(|(_, item)| are_it(&item.target));
         members
             .map(|(id, item)| (*id, item.target.clone()))
             .collect()

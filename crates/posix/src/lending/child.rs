@@ -41,6 +41,15 @@ impl Child {
         }
     }
 
+    /// Takes the sockets whose ids follow each other in `bytes`.
+    pub(crate) fn take_all_held(&mut self, bytes: &[u8]) -> Vec<Arc<Description>> {
+        let (ids, _) = bytes.as_chunks();
+        let mut ids: Vec<u64> = ids.iter().map(|id| u64::from_le_bytes(*id)).collect();
+        ids.sort_unstable();
+        let is_it = |socket: &mut Arc<Description>| ids.binary_search(&socket.id).is_ok();
+        self.held.extract_if(.., is_it).collect()
+    }
+
     pub(crate) fn take_held(&mut self, id: u64) -> Option<Arc<Description>> {
         let at = self.held.iter().position(|socket| socket.id == id)?;
         Some(self.held.swap_remove(at))

@@ -1,6 +1,7 @@
 //! The steward: the parent's thread that holds the sockets which its children may use, and moves
 //! the bytes of those that they do use.
 
+mod long_messages;
 mod packing;
 
 use std::collections::HashMap;
@@ -12,7 +13,6 @@ use rustix::event::epoll::EventFlags;
 use slipstack_mem::raised;
 
 use crate::epoll::{Set, Target};
-use crate::errno::Errno;
 use crate::idhash::BuildIdHasher;
 use crate::lending::child::{Child, leave_all};
 use crate::lending::giving::Wanted;
@@ -22,9 +22,8 @@ use crate::lending::pump::{Origin, Pump, ROOM};
 use crate::lending::steward_wait::{FIRST_KEY, KernelCheck, StewardWait};
 use crate::ready::{Awaited, bits};
 use crate::socket::borrowed::child_message::{
-    Heard, Message, MessageKind, ReadRequest, answer, give, hear,
+    Heard, Message, MessageKind, ReadRequest, answer, hear,
 };
-use crate::socket::borrowed::requests::{Call, Reply, Request};
 use crate::socket::description::{Description, Kind};
 
 /// Connections that have something, taken off the list at once.
@@ -388,12 +387,7 @@ impl Steward {
             };
             match hear(&child.control, &mut self.room) {
                 Heard::Message(message, 0, end) => self.on_message(key, message, end),
-                Heard::Message(message, len, _) => {
-                    if message.kind == MessageKind::Call {
-                        let request = self.room[..len].to_vec();
-                        self.on_call(key, message, &request);
-                    }
-                }
+                Heard::Message(message, len, _) => self.on_long_message(key, message, len),
                 Heard::Noise => {}
                 Heard::Nothing => return,
                 Heard::End => self.on_end(key),
@@ -484,37 +478,6 @@ impl Steward {
         });
         for key in parted.collect::<Vec<u64>>() {
             self.watch_leaving(Some(key));
-        }
-    }
-
-    fn on_call(&mut self, key: u64, message: Message, request: &[u8]) {
-        let Some(child) = self.children.get(&key) else {
-            return;
-        };
-        let held = child.held.iter().find(|socket| socket.id == message.id);
-        let is_it = |pump: &Pump| pump.is_named(child.root, message.id);
-        let pumped = self.pumps.iter().find(|(_, pump)| is_it(pump));
-        let socket = held.or(pumped.map(|(_, pump)| pump.socket()));
-        let pumped = pumped.map(|(key, _)| *key);
-        let (mut reply, len) = match (socket, Request::parse(request)) {
-            (Some(socket), Some((request, data))) => {
-                self.lender.call(socket, &request, data, &mut self.room)
-            }
-            _ => (Reply::refused(Errno::ENOTCONN), 0),
-        };
-        reply.signs = pumped.map_or(0, |key| self.pumps[&key].answered_signs());
-        reply.is_free =
-            pumped.is_some() && socket.is_some_and(|socket| self.is_free(child.root, socket));
-        let parts = [&reply.bytes()[..], &self.room[..len]];
-        give(&child.control, message.token, parts);
-        let only_looks = Request::parse(request)
-            .is_some_and(|(it, _)| it.call == Call::Readiness && it.numbers[0] == 0);
-        if let Some(key) = pumped.filter(|_| !only_looks)
-            && let Some(pump) = self.pumps.get_mut(&key)
-        {
-            // The remaining bytes cause another event.
-            pump.on_peer();
-            self.ready.push(key);
         }
     }
 

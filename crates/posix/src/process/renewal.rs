@@ -7,18 +7,21 @@
 //! epoll set stays the same object: its members become the child's, and those of all other sets,
 //! with the first set that is looked up.
 
+use std::collections::HashSet;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use slipstack_mem::Lock;
+use slipstack_mem::{Descriptor, Lock};
 
 use crate::epoll::{Set, Target};
+use crate::idhash::BuildIdHasher;
 use crate::lending::Inheritance;
 use crate::process::ids::Ids;
 use crate::process::table::{Entry, Table};
 use crate::ready::{Awaited, Watcher};
 use crate::socket::borrowed::Borrowed;
+use crate::socket::borrowed::control::Control;
 use crate::socket::description::{Decided, Description};
 use crate::socket::{Dgram, Listener};
 
@@ -90,6 +93,40 @@ impl Parentage {
         }
     }
 
+    /// The way to close a socket that was not used: without effect outside, by word to the steward
+    /// of its connection, or not without a description of the child's.
+    fn closing(&self, old: &Description) -> Closing {
+        let by = |control: Option<Arc<Control>>| control.map_or(Closing::Silent, Closing::GiveBack);
+        match old.decided() {
+            None | Some(Decided::Listener(_)) => Closing::Silent,
+            Some(Decided::Stream(_)) => by(self.lent.of_parent(old.id).1),
+            Some(Decided::Foreign(it)) if it.has_kernel_part() => Closing::AsOwn,
+            Some(Decided::Foreign(it)) if it.is_taken() => Closing::Silent,
+            Some(Decided::Foreign(it)) => by(self.lent.instead_of(it.control().as_ref())),
+            Some(Decided::Dgram(_)) => Closing::AsOwn,
+        }
+    }
+
+    /// Closes the last number of a set that was not used. Returns the kernel's set that is shared
+    /// with other processes.
+    fn close_set(&mut self, set: &Arc<Set>) -> Option<Descriptor> {
+        let known = self.sets.iter().position(|it| Arc::ptr_eq(it, set));
+        if let Some(at) = known {
+            mem::forget(self.sets.swap_remove(at));
+        }
+        for (outer, item) in set.take_outer() {
+            outer.forget(item);
+        }
+        let is_own = |member: &Target| match member {
+            Target::Socket(socket) => socket.id >= self.first_own,
+            Target::Set(_) => true,
+        };
+        for (item, member) in set.members_that(is_own) {
+            member.unwatch(&|watch| watch.is_item(set, item));
+        }
+        set.set_common(None)
+    }
+
     /// Makes all members of all sets the child's.
     fn renew_sets(&self, table: &Table) {
         let parents = |set: &Arc<Set>| {
@@ -111,6 +148,41 @@ impl Parentage {
             }
         }
         table.own_sets();
+    }
+}
+
+/// The way to close a socket of the parent's.
+enum Closing {
+    Silent,
+    GiveBack(Arc<Control>),
+    AsOwn,
+}
+
+/// Numbers that were closed without their sockets having been used.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// The kernel's descriptors are open still.
+    pub(crate) numbers: Vec<i32>,
+    /// Kernel's sets that nobody needs any more.
+    pub(crate) commons: Vec<Descriptor>,
+    /// The stewards of connections, with their numbers for them.
+    back: Vec<(Arc<Control>, Vec<u64>)>,
+}
+
+impl Left {
+    fn give_back(&mut self, control: Arc<Control>, id: u64) {
+        let mut known = self.back.iter_mut();
+        match known.find(|(it, _)| Arc::ptr_eq(it, &control)) {
+            Some((_, ids)) => ids.push(id),
+            None => self.back.push((control, vec![id])),
+        }
+    }
+
+    /// Tells the stewards.
+    pub(crate) fn tell(&self) {
+        for (control, ids) in &self.back {
+            control.give_back(ids);
+        }
     }
 }
 
@@ -154,6 +226,49 @@ impl Renewal {
         }
     }
 
+    /// Takes those numbers that `is_closed` names, as far as their sockets can be closed without
+    /// having become the child's. A program that is to live for long closes everything that it has
+    /// inherited.
+    #[cold]
+    pub(crate) fn leave(&self, table: &Table, is_closed: &dyn Fn(i32) -> bool) -> Left {
+        let mut left = Left::default();
+        let mut parentage = self.parentage.lock();
+        let Some(parentage) = &mut *parentage else {
+            return left;
+        };
+        let (mut kept, mut closed) = (HashSet::<u64, BuildIdHasher>::default(), Vec::new());
+        let mut sets = Vec::new();
+        table.each_parents_entry(|number, entry| match entry {
+            Entry::Socket(old) if !is_closed(number) => _ = kept.insert(old.id),
+            Entry::Socket(old) => closed.push((number, old.id, parentage.closing(old))),
+            Entry::Set(_) if is_closed(number) => sets.push(number),
+            Entry::Set(_) | Entry::Routes(_) => {}
+        });
+        for (number, id, closing) in closed {
+            match closing {
+                Closing::AsOwn => continue,
+                Closing::GiveBack(control) if kept.insert(id) => left.give_back(control, id),
+                Closing::GiveBack(_) | Closing::Silent => {}
+            }
+            table.forget_parents(number);
+            left.numbers.push(number);
+        }
+        for number in sets {
+            if let Some(common) = leave_set(parentage, table, number) {
+                left.numbers.push(number);
+                left.commons.extend(common);
+            }
+        }
+        left
+    }
+
+    /// Takes the number of a set, as [`Renewal::leave`]; returns the kernel's set that nobody needs
+    /// any more.
+    #[cold]
+    pub(crate) fn leave_set(&self, table: &Table, number: i32) -> Option<Option<Descriptor>> {
+        leave_set(self.parentage.lock().as_mut()?, table, number)
+    }
+
     /// Over a fork.
     pub(crate) fn hold(&self) {
         self.parentage.hold();
@@ -162,6 +277,22 @@ impl Renewal {
     pub(crate) fn release(&self) {
         self.parentage.release();
     }
+}
+
+fn leave_set(parentage: &mut Parentage, table: &Table, number: i32) -> Option<Option<Descriptor>> {
+    let Some(Entry::Set(set)) = table.parents_entry(number) else {
+        return None;
+    };
+    if set.queue.get().is_some() {
+        return None;
+    }
+    table.forget_parents(number);
+    let is_last = {
+        let mut inner = set.inner.lock();
+        inner.numbers.retain(|it| *it != number);
+        inner.numbers.is_empty()
+    };
+    Some(is_last.then(|| parentage.close_set(&set)).flatten())
 }
 
 /// Returns the child's description for one of the parent's.

@@ -1,15 +1,16 @@
 //! The descriptor table: our numbers and their descriptions.
 
+use std::mem;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use slipstack_mem::Lock;
+use slipstack_mem::{Descriptor, Lock};
 
 use crate::epoll::Set;
 use crate::errno::Errno;
 use crate::interfaces::RouteSocket;
 use crate::outcome::{Divert, Outcome};
-use crate::process::renewal::{Parentage, Renewal};
+use crate::process::renewal::{Left, Parentage, Renewal};
 use crate::socket::description::{Decided, Description};
 use std::sync::Arc;
 
@@ -273,6 +274,44 @@ impl Table {
     fn own_all(&self) {
         if self.renewal.is_any() {
             self.renewal.renew_all(self);
+        }
+    }
+
+    /// Takes numbers that the program closes, as far as it has not used what is under them since
+    /// the fork; see [`Renewal::leave`].
+    pub(crate) fn leave_unused(&self, is_closed: &dyn Fn(i32) -> bool) -> Left {
+        match self.renewal.is_any() {
+            true => self.renewal.leave(self, is_closed),
+            false => Left::default(),
+        }
+    }
+
+    /// Takes the number of a set that the program closes without having used one since the fork.
+    pub(crate) fn leave_set(&self, number: i32) -> Option<Option<Descriptor>> {
+        let slot = self.slot(number)?;
+        let is_parents = slot.kind.load(Ordering::Relaxed) == PARENTS;
+        is_parents.then(|| self.renewal.leave_set(self, number))?
+    }
+
+    /// Shows every entry of the parent's. None of them is copied, which would write to the parent's
+    /// memory.
+    pub(crate) fn each_parents_entry(&self, mut see: impl FnMut(i32, &Entry)) {
+        for (number, slot) in self.slots() {
+            if slot.kind.load(Ordering::Acquire) == PARENTS
+                && let Some(entry) = &*slot.entry.lock()
+            {
+                see(number, entry);
+            }
+        }
+    }
+
+    /// Forgets a number of the parent's.
+    pub(crate) fn forget_parents(&self, number: i32) {
+        if let Some(slot) = self.slot(number) {
+            let mut place = slot.entry.lock();
+            slot.kind.store(NOT_OURS, Ordering::Release);
+            // Not even its destructor runs.
+            mem::forget(place.take());
         }
     }
 

@@ -72,6 +72,46 @@ fn members_of_an_inherited_set_are_the_childs_sockets_used_before_it_or_not() {
 }
 
 #[test]
+fn a_child_closes_what_it_has_not_used_and_keeps_the_rest() {
+    let world = World::new();
+    let (used, unused) = world.pair();
+    let copy = world.process.dup(unused).unwrap();
+    let (listener, _) = world.listener(NONBLOCK);
+    let set = world.process.epoll_create1(0).unwrap();
+    let event = libc::epoll_event {
+        events: libc::EPOLLIN as u32,
+        u64: 1,
+    };
+    let add = |set, fd| {
+        world
+            .process
+            .epoll_ctl(set, libc::EPOLL_CTL_ADD, fd, Some(event))
+    };
+    for fd in [used, unused, listener] {
+        add(set, fd).unwrap();
+    }
+    world.process.fork_prepare();
+    world.process.fork_child();
+    world.process.close(set).unwrap();
+    assert!(!world.process.is_ours(set) && world.process.is_ours(unused));
+    fails(world.recv(used, 1, 0), Errno::ENOTCONN);
+    // The test's kernel closes nothing with it.
+    fails(
+        world.process.close_range(unused as u32, unused as u32, 0),
+        Errno::ENOSYS,
+    );
+    assert!(!world.process.is_ours(unused));
+    let inode = world.process.inode(copy);
+    assert!(inode.is_some(), "the other number is open");
+    let fresh = world.process.epoll_create1(0).unwrap();
+    add(fresh, copy).unwrap();
+    fails(world.process.close_range(0, u32::MAX, 0), Errno::ENOSYS);
+    for fd in [used, copy, listener, fresh] {
+        assert!(!world.process.is_ours(fd), "{fd}");
+    }
+}
+
+#[test]
 fn a_childs_own_child_has_what_the_child_has_not_used() {
     let world = World::new();
     let (used, unused) = world.pair();

@@ -49,6 +49,8 @@ pub(crate) enum MessageKind {
     Part = 13,
     /// The child wants no more data until it asks again.
     Hold = 14,
+    /// The child has closed many unused; their ids follow.
+    GiveAllBack = 15,
 }
 
 impl MessageKind {
@@ -68,6 +70,7 @@ impl MessageKind {
             MessageKind::Pass,
             MessageKind::Part,
             MessageKind::Hold,
+            MessageKind::GiveAllBack,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }

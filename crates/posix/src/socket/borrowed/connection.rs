@@ -183,6 +183,11 @@ impl Borrowed {
         self.token.try_lock().and_then(|token| *token)
     }
 
+    /// Whether the kernel's part is kept beside the pair; also if that cannot be read.
+    pub(crate) fn has_kernel_part(&self) -> bool {
+        self.kernel_part.try_lock().is_none_or(|it| it.is_some())
+    }
+
     pub(crate) fn is_streaming(&self) -> bool {
         self.is_streaming.load(Ordering::Relaxed)
     }

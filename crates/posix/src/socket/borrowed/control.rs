@@ -15,7 +15,8 @@ use slipstack_mem::Lock;
 use crate::errno::Errno;
 use crate::socket::Left;
 use crate::socket::borrowed::child_message::{
-    ANSWER_HEAD, GIVEN, GIVEN_APART, LEFT, Message, REFUSED, read_left, receive_with_ends,
+    ANSWER_HEAD, GIVEN, GIVEN_APART, LEFT, Message, MessageKind, REFUSED, read_left,
+    receive_with_ends,
 };
 
 /// Time for which a call that may not block waits for the steward to look.
@@ -28,6 +29,9 @@ const GIFT_TIMEOUT: Duration = Duration::from_secs(1);
 const GIFT_MAX: usize = 192 << 10;
 /// Longer than any datagram with its prefix.
 const LEFT_MAX: usize = 66 << 10;
+
+/// Connections of one message at most: the steward's room is larger.
+const IDS_MAX: usize = 4096;
 
 /// A child's end.
 #[derive(Debug)]
@@ -67,6 +71,23 @@ impl Control {
         let bytes = [IoSlice::new(&bytes)];
         rustix::net::sendmsg(&self.end, &bytes, &mut ancillary, SendFlags::NOSIGNAL)?;
         Ok(())
+    }
+
+    /// Tells the steward of connections that were closed unused.
+    pub(crate) fn give_back(&self, ids: &[u64]) {
+        let head = Message {
+            kind: MessageKind::GiveAllBack,
+            id: 0,
+            token: 0,
+            amount: 0,
+        };
+        let head = head.bytes();
+        let mut none = SendAncillaryBuffer::default();
+        for ids in ids.chunks(IDS_MAX) {
+            let ids: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+            let parts = [&head[..], &ids].map(IoSlice::new);
+            let _ = rustix::net::sendmsg(&self.end, &parts, &mut none, SendFlags::NOSIGNAL);
+        }
     }
 
     /// Says it and waits, for a while, until the steward has acted on it.
@@ -172,8 +193,9 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lending::pump::ROOM;
     use crate::socket::borrowed::child_message::{
-        Heard, MessageKind, answer, control_pair, give, give_connection, hear,
+        Heard, answer, control_pair, give, give_connection, hear,
     };
 
     #[test]
@@ -218,6 +240,26 @@ mod tests {
         assert_eq!(&room[..6], b"please");
         drop(ours);
         assert_eq!(control.call(message, &[], 100), None);
+    }
+
+    #[test]
+    fn many_connections_are_given_back_with_few_messages() {
+        let (ours, theirs) = control_pair().unwrap();
+        let control = Control::new(theirs);
+        let ids: Vec<u64> = (0..IDS_MAX as u64 + 1).map(|id| id << 40 | id).collect();
+        control.give_back(&ids);
+        let mut room = vec![0; ROOM];
+        let mut came = Vec::new();
+        for count in [IDS_MAX, 1] {
+            let Heard::Message(message, len, None) = hear(&ours, &mut room) else {
+                panic!("{} ids have come", came.len());
+            };
+            assert_eq!((message.kind, len), (MessageKind::GiveAllBack, count * 8));
+            came.extend_from_slice(&room[..len]);
+        }
+        let all: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+        assert!(came == all);
+        assert!(matches!(hear(&ours, &mut room), Heard::Nothing));
     }
 
     #[test]
