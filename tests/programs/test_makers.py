@@ -21,11 +21,12 @@ def kill_9_of_the_maker_in_the_midst_of_transfers_loses_nothing_of_them(world):
     started = world.stack(*world.program("forking.py"), 7200, "long", over)
     world.wait_port(7200, process=started)
     wait_for_no_children(started)
+    waiting = [waiting_in(world, way) for way in (b"e", b"p", b"b")]
     with ThreadPoolExecutor(3) as pool:
         ways = (downloaded, uploaded, echoed_until)
         transfers = [pool.submit(way, world, over) for way in ways]
         try:
-            until(lambda: len(started.children()) == 3, 10, "three children serve")
+            until(lambda: len(started.children()) == 6, 10, "six children serve")
             if world.mode != "kernel":
                 until(lambda: has_moved(world, started), 20, "each child has its connection")
             os.kill(started.pid, signal.SIGKILL)
@@ -36,6 +37,9 @@ def kill_9_of_the_maker_in_the_midst_of_transfers_loses_nothing_of_them(world):
             over.touch()
         for transfer in transfers:
             transfer.result()
+    for sock in waiting:
+        assert_answers(sock)
+        sock.close()
 
 
 def has_moved(world, started):
@@ -44,6 +48,20 @@ def has_moved(world, started):
 
 
 BLOCK = hashlib.shake_256(b"block").digest(65536)
+
+
+def waiting_in(world, way):
+    """A connection whose child waits in one call, from its first one on."""
+    sock = world.connect(7200, 20)
+    sock.sendall(way)
+    return sock
+
+
+def assert_answers(sock):
+    sock.sendall(b"there?")
+    assert sock.recv(100).endswith(b"there?")
+    sock.shutdown(socket.SHUT_WR)
+    assert sock.recv(100) == b""
 
 
 def downloaded(world, _):

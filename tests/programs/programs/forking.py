@@ -18,8 +18,9 @@ HOW: lines    answers each line, blocking
      prefork  six children accept and tell their number; the parent waits for them
      ended    tells how its connection ends, by what it reads and by SO_ERROR
      ended_poll the same, non-blocking and with poll
-     long     as the first byte says: sends until FILE is there (d), echoes with epoll (e), or reads
-              until the peer's end and answers with the sum of all that came (u)
+     long     as the first byte says: sends until FILE is there (d), echoes with epoll (e), poll (p)
+              or blocking (b), or reads until the peer's end and answers with the sum of all that
+              came (u)
      exec     becomes cat, with the connection as input and output
      run      a child of the child runs cat on the connection"""
 
@@ -195,7 +196,7 @@ def bulk(sock):
 
 
 def long(sock):
-    ways = {b"d": send_long, b"e": epoll, b"u": digest}
+    ways = {b"d": send_long, b"e": epoll, b"p": poll, b"b": echo, b"u": digest}
     if way := ways.get(sock.recv(1)):
         way(sock)
 

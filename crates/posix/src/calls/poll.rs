@@ -24,18 +24,21 @@ impl Process {
         mask: Option<&libc::sigset_t>,
     ) -> Outcome<usize> {
         let deadline_ns = deadline_of(&*self.kernel, timeout);
+        let mut is_begun = false;
         loop {
-            if let Some(count) = self.poll_sorted(fds, deadline_ns, mask)? {
+            if let Some(count) = self.poll_sorted(fds, (deadline_ns, is_begun), mask)? {
                 return Ok(count);
             }
+            is_begun = true;
         }
     }
 
-    /// `None`: another thread has made something else of one of the sockets.
+    /// `None`: another thread has made something else of one of the sockets, or one has come from
+    /// another process. `is_begun`: this has happened before in the same call.
     fn poll_sorted(
         &self,
         fds: &mut [libc::pollfd],
-        deadline_ns: Option<u64>,
+        (deadline_ns, is_begun): (Option<u64>, bool),
         mask: Option<&libc::sigset_t>,
     ) -> Outcome<Option<usize>> {
         let sorted = self.sort(fds);
@@ -43,8 +46,11 @@ impl Process {
         // of its parent's (seccomp, as sshd's) need not allow.
         let asks = sorted.has_lent_datagrams && !self.lending.keeps_out.load(Ordering::Relaxed);
         let are_lent = || sorted.are_lent() && self.engines.place.lock().is_none();
-        if self.lending.waits_in_kernel() || !asks && are_lent() {
+        if self.lending.waits_in_kernel() {
             return Err(Divert::Kernel);
+        }
+        if !asks && are_lent() {
+            return self.poll_elsewhere(fds, (deadline_ns, is_begun), mask);
         }
         for target in sorted.targets() {
             match target {
@@ -64,15 +70,15 @@ impl Process {
         let mut looks = 0;
         let count = self.wait(&plan, |kernel_look| {
             looks += 1;
+            if sorted.is_stale() {
+                return Ok(Some(None));
+            }
             let mut count = sorted.look(fds, kernel_look, schedule);
             if asks && count > 0 {
                 count = sorted.ask_owners(fds, |socket, it| self.readiness_elsewhere(socket, it));
-                if count == 0 && sorted.has_brought() {
+                if count == 0 && sorted.is_stale() {
                     return Ok(Some(None));
                 }
-            }
-            if count == 0 && sorted.is_stale() {
-                return Ok(Some(None));
             }
             Ok((count > 0).then_some(Some(count)))
         })?;

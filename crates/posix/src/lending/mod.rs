@@ -17,6 +17,7 @@ pub(crate) mod abstract_name;
 pub(crate) mod child;
 pub(crate) mod fork;
 pub(crate) mod giving;
+mod in_use;
 pub(crate) mod lender;
 pub(crate) mod post;
 pub(crate) mod pump;

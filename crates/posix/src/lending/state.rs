@@ -11,6 +11,7 @@ use crate::epoll::{self, Set, add_kernel_part, remove_kernel_part, sets_of};
 use crate::errno::Errno;
 use crate::lending::abstract_name;
 use crate::lending::fork::Fork;
+use crate::lending::in_use::InUse;
 use crate::lending::post;
 use crate::socket::borrowed::Borrowed;
 use crate::socket::borrowed::control::Control;
@@ -41,6 +42,8 @@ pub(crate) struct Lending {
     pub(crate) abstract_names: abstract_name::AbstractNames,
     /// Connections that have come in messages.
     pub(crate) arrivals: AtomicU32,
+    /// Connections of others that are used here.
+    pub(crate) in_use: InUse,
 }
 
 impl Lending {
@@ -82,11 +85,13 @@ impl Lending {
         self.kernel_parts.hold();
         self.commons.hold();
         self.controls.hold();
+        self.in_use.hold();
         self.post.hold();
     }
 
     pub(crate) fn release(&self) {
         self.post.release();
+        self.in_use.release();
         self.controls.release();
         self.commons.release();
         self.kernel_parts.release();

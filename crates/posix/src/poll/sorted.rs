@@ -22,6 +22,8 @@ pub(crate) struct Sorted {
     targets: Vec<Target>,
     /// Sockets that have no part in the kernel so far.
     undecided: Vec<Arc<Description>>,
+    /// Sockets that live in other processes.
+    elsewhere: Vec<Arc<Description>>,
     /// Indices in the program's array, for each of `kernel`.
     indices: Vec<usize>,
     kernel: Vec<libc::pollfd>,
@@ -44,8 +46,10 @@ impl Sorted {
             }
         };
         if let Some(target) = target {
-            let is_dgram = |(socket, _): (&Arc<Description>, _)| socket.kind == Kind::Dgram;
-            self.has_lent_datagrams |= lent(&target).is_some_and(is_dgram);
+            if let Some((socket, _)) = lent(&target) {
+                self.has_lent_datagrams |= socket.kind == Kind::Dgram;
+                self.elsewhere.push(Arc::clone(socket));
+            }
             self.targets.push(target);
             self.ours.push(index);
         }
@@ -65,20 +69,17 @@ impl Sorted {
         &self.kernel
     }
 
-    /// Whether the kernel has a part of one of them now of which this does not know.
+    /// Whether the kernel has a part of one of them now of which this does not know, or one of
+    /// another process has come to this one.
     pub(crate) fn is_stale(&self) -> bool {
-        self.undecided.iter().any(|socket| socket.kernel_speaks())
+        let has_part = |socket: &Arc<Description>| socket.kernel_speaks();
+        let has_come = |socket: &Arc<Description>| socket.is_brought();
+        self.undecided.iter().any(has_part) || self.elsewhere.iter().any(has_come)
     }
 
     /// Whether the bytes of all that are ours come by pairs, of which the kernel knows everything.
     pub(crate) fn are_lent(&self) -> bool {
         self.targets.iter().all(|target| lent(target).is_some())
-    }
-
-    /// Whether a datagram socket of another process has come to this one.
-    pub(crate) fn has_brought(&self) -> bool {
-        let mut targets = self.targets.iter();
-        targets.any(|it| matches!(it, Target::Socket(socket) if socket.is_brought()))
     }
 
     /// Replaces the kernel's answer about datagram sockets of other processes, whose pairs carry

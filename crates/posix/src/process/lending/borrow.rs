@@ -125,6 +125,8 @@ impl Process {
         let is_long = || socket.kind == Kind::Stream && it.is_due(self.kernel.now_ns());
         if is_first || is_long() {
             self.take_over(socket, it, patience_of(socket));
+        } else if socket.kind == Kind::Stream && it.turns.is_first_use() {
+            self.lending.in_use.note(socket);
         }
         socket.is_brought()
     }
@@ -235,16 +237,19 @@ impl Process {
             return Some(Errno::ENOTCONN.into());
         }
         it.turns.on_read();
+        let is_prompt = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
         if asked > 0 && !it.is_streaming() {
             let asked = asked as u64;
             let request = match flags & libc::MSG_WAITALL {
                 0 => ReadRequest::Some(asked),
                 _ => ReadRequest::Whole(asked),
             };
-            let is_prompt = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
             it.request(waiting(socket), request, is_prompt);
         }
-        Some(Divert::KernelRead)
+        match is_prompt || asked == 0 {
+            true => Some(Divert::KernelRead),
+            false => self.read_or_take(socket, it),
+        }
     }
 
     /// The options that were set before a connection came in a message.

@@ -112,6 +112,7 @@ impl Process {
         self.lending.keeps_out.store(false, Ordering::Relaxed);
         self.lending.is_confined.store(false, Ordering::Relaxed);
         self.lending.post.forget();
+        self.lending.in_use.forget();
         let numbers = std::mem::take(&mut *self.lending.numbers.lock());
         for number in numbers {
             std::mem::forget(self.table.take(number));

@@ -7,6 +7,7 @@ mod ended;
 mod forking;
 mod helper;
 mod lingering;
+mod long_waits;
 mod owner;
 mod passing;
 pub(crate) mod starting;

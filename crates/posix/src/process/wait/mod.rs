@@ -190,7 +190,10 @@ impl Process {
             return self.wait_and_lend(plan, &mut check);
         }
         loop {
-            let found = self.wait_here(plan, &mut check)?;
+            let found = match self.next_due_ns() {
+                Some(due_ns) => self.wait_and_take(plan, due_ns, &mut check)?,
+                None => self.wait_here(plan, &mut check)?,
+            };
             let is_over = |deadline: u64| deadline <= self.kernel.now_ns();
             // Otherwise the engine at which it was made has died.
             if found.is_some() {

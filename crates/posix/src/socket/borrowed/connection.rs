@@ -201,6 +201,11 @@ impl Borrowed {
         self.is_taken() && (self.is_held() || self.turns.is_due(now_ns)) && self.control().is_some()
     }
 
+    /// Returns the time at which it is to be requested, if it is used until then.
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        self.turns.due_ns().filter(|_| self.control().is_some())
+    }
+
     pub(crate) fn is_held(&self) -> bool {
         self.is_held.load(Ordering::Relaxed)
     }

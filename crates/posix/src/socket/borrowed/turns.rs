@@ -22,6 +22,8 @@ pub(crate) struct Turns {
     begun_ns: AtomicU64,
     /// Calls on one that has come in a message.
     uses: AtomicU32,
+    /// Waits for it are known.
+    is_noted: AtomicBool,
     /// The thread that makes calls on it; 0 = none has, [`SEVERAL`] = more than one do.
     user: AtomicUsize,
 }
@@ -59,6 +61,14 @@ impl Turns {
             || now_ns.saturating_sub(begun) >= LONG_USE_NS << asked
     }
 
+    /// Returns the time at which the connection is to be requested, if it was used before and is
+    /// used until then.
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        let asked = self.asked.load(Ordering::Relaxed);
+        let begun = self.begun_ns.load(Ordering::Relaxed);
+        (asked < ASKED_MAX && begun != 0).then(|| begun.saturating_add(LONG_USE_NS << asked))
+    }
+
     /// The connection is requested.
     pub(crate) fn note_asked(&self) {
         let asked = self.asked.load(Ordering::Relaxed);
@@ -90,6 +100,16 @@ impl Turns {
     pub(crate) fn is_users_alone(&self, thread: usize) -> bool {
         let known = self.user.load(Ordering::Relaxed);
         known == 0 || known == thread
+    }
+
+    /// Returns true once, after the first call.
+    pub(crate) fn is_first_use(&self) -> bool {
+        self.begun_ns.load(Ordering::Relaxed) != 0 && !self.is_noted.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether only `thread` has made calls on it.
+    pub(crate) fn is_user(&self, thread: usize) -> bool {
+        self.user.load(Ordering::Relaxed) == thread
     }
 
     /// Counts a call. Returns true once there have been many.
@@ -144,6 +164,19 @@ mod tests {
         }
         let expected: Vec<u32> = (0..ASKED_MAX).map(|at| LONG_TURNS << at).collect();
         assert_eq!(asked, expected);
+    }
+
+    #[test]
+    fn a_wait_ends_when_the_connection_is_to_be_requested() {
+        let turns = Turns::default();
+        assert_eq!(turns.due_ns(), None, "not used");
+        for _ in 0..ASKED_MAX {
+            assert!(!turns.is_due(turns.due_ns().map_or(7, |due| due - 1)));
+            let due = turns.due_ns().unwrap();
+            assert!(turns.is_due(due));
+            turns.note_asked();
+        }
+        assert_eq!(turns.due_ns(), None, "refused too often");
     }
 
     #[test]
