@@ -9,7 +9,7 @@ import time
 from harness import test
 from harness.http import Connection, get
 from harness.nginx import Nginx
-from harness.process import cpu_seconds, descendants, kept_waiting_seconds
+from harness.process import cpu_seconds, descendants, kept_waiting_seconds, until
 
 
 def used(world, process):
@@ -151,3 +151,40 @@ def get_after_a_minute_of_nothing_is_still_served(world):
     world.peer_ns.ip("neigh", "flush", "dev", "eth1")
     time.sleep(1)
     assert get(world, 8080)[0] == 200
+
+
+ANSWERS_IN_BURSTS = """
+import socket, sys, time
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    sock.bind(("0.0.0.0", 7702))
+    print("up", flush=True)
+    while True:
+        first, peer = sock.recvfrom(100)
+        time.sleep(float(first))
+        for _ in range(3):
+            data, peer = sock.recvfrom(100)
+            sock.sendto(data, peer)
+        time.sleep(0.5)
+        while len(sock.recv(100)) > 1:
+            pass
+"""
+
+
+@test
+def answers_to_queued_datagrams_leave_though_the_program_computes_with_more_to_read(world):
+    """They may wait for each other, but not for the program's next call."""
+    server = world.stack("/usr/bin/python3", "-c", ANSWERS_IN_BURSTS)
+    until(lambda: "up" in server.output(), 10, "the server is bound")
+    with world.at_peer(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect((world.address, 7702))
+        sock.settimeout(5)
+        # The program comes from a wait, or it has been away.
+        for pause in (b"0.00", b"0.05"):
+            for data in [pause] + [b"data"] * 6 + [b"e"]:
+                sock.send(data)
+            begun = time.monotonic()
+            for _ in range(3):
+                assert sock.recv(100) == b"data"
+            took = time.monotonic() - begun
+            assert took < 0.3, f"{took:.3f} s"
+            time.sleep(0.6 - took)

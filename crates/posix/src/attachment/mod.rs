@@ -33,6 +33,10 @@ const ANSWER_NS_MAX: u64 = 5_000_000_000;
 const ANSWER_SPIN_NS: u64 = 20_000;
 const ANSWER_SLEEP: Duration = Duration::from_micros(50);
 
+/// Datagrams are held only within this time after a turn of the program's: a stand-in which drives
+/// the engine while the program is away sees them then, as it looks after each turn.
+const ATTENDED_NS: u64 = 1_000_000;
+
 /// Time that a process may take to end.
 const END: Duration = Duration::from_secs(1);
 
@@ -134,12 +138,20 @@ impl Attachment {
         count: usize,
     ) {
         let thread = kernel.thread();
-        let Station { batch, answers, .. } = &*self.station;
+        let Station {
+            batch,
+            answers,
+            sleepers,
+            ..
+        } = &*self.station;
         if batch.is_in_burst(thread) {
             return;
         }
+        let now_ns = kernel.now_ns();
+        let turned_ns = sleepers.turned_ns.load(Ordering::Relaxed);
+        let is_attended = now_ns.saturating_sub(turned_ns) < ATTENDED_NS;
         let has_more = || self.program.rx_available(sock) > 0;
-        if batch.holds() && answers.are_held(thread, count, has_more(), kernel.now_ns()) {
+        if batch.holds() && is_attended && answers.are_held(thread, count, has_more(), now_ns) {
             return;
         }
         self.after_push(kernel, socket);
