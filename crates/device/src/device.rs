@@ -62,6 +62,24 @@ pub trait Rest {
     fn fetch(&mut self, from: usize, into: [RawSpace<'_>; 2]) -> bool;
 }
 
+/// News about the link of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkNotice {
+    /// A sentence for the operator.
+    pub sentence: String,
+    /// The station at the other end is another one than before, which knows none of our addresses.
+    pub has_new_peer: bool,
+}
+
+impl From<String> for LinkNotice {
+    fn from(sentence: String) -> LinkNotice {
+        LinkNotice {
+            sentence,
+            has_new_peer: false,
+        }
+    }
+}
+
 /// One slot of a network device. Nothing here blocks.
 pub trait Device: Send {
     fn info(&self) -> DeviceInfo;
@@ -124,8 +142,8 @@ pub trait Device: Send {
         false
     }
 
-    /// Returns a sentence about the link for the operator, once.
-    fn take_notice(&mut self) -> Option<String> {
+    /// Returns news about the link, once.
+    fn take_notice(&mut self) -> Option<LinkNotice> {
         None
     }
 
@@ -212,7 +230,7 @@ impl<T: Device + ?Sized> Device for Box<T> {
         (**self).tx_pending()
     }
 
-    fn take_notice(&mut self) -> Option<String> {
+    fn take_notice(&mut self) -> Option<LinkNotice> {
         (**self).take_notice()
     }
 

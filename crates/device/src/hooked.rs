@@ -8,7 +8,7 @@ pub use slipstack_wire::LinkId;
 use slipstack_wire::rss::QueueMap;
 use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
-use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
+use crate::device::{Device, DeviceCounters, DeviceInfo, LinkNotice, Sink, TxFull};
 
 /// The decision about a frame that the program has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,7 +261,7 @@ impl<D: Device> Device for Hooked<D> {
         self.device.tx_pending()
     }
 
-    fn take_notice(&mut self) -> Option<String> {
+    fn take_notice(&mut self) -> Option<LinkNotice> {
         self.device.take_notice()
     }
 

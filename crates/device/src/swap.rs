@@ -7,7 +7,7 @@ use slipstack_terms::LinkTags;
 use slipstack_wire::TxOffload;
 use slipstack_wire::rss::QueueMap;
 
-use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
+use crate::device::{Device, DeviceCounters, DeviceInfo, LinkNotice, Sink, TxFull};
 
 /// Stands in for a device between the end of one and the beginning of the next.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +105,7 @@ impl Device for Swap {
         self.0.tx_pending()
     }
 
-    fn take_notice(&mut self) -> Option<String> {
+    fn take_notice(&mut self) -> Option<LinkNotice> {
         self.0.take_notice()
     }
 

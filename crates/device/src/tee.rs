@@ -12,7 +12,7 @@ use slipstack_wire::rss::QueueMap;
 use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
 use crate::capture::{Capture, Direction};
-use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
+use crate::device::{Device, DeviceCounters, DeviceInfo, LinkNotice, Sink, TxFull};
 use crate::loopback::gather;
 
 /// The plan of a capture.
@@ -198,7 +198,7 @@ impl<D: Device> Device for Tee<D> {
         self.device.tx_pending()
     }
 
-    fn take_notice(&mut self) -> Option<String> {
+    fn take_notice(&mut self) -> Option<LinkNotice> {
         self.device.take_notice()
     }
 

@@ -14,7 +14,7 @@ use slipstack_wire::rss::QueueMap;
 use super::raw;
 use super::rings::{FRAME_MAX, Reader, Rings, Tag, Way, Writer};
 use super::watch::Watch;
-use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
+use crate::device::{Device, DeviceCounters, DeviceInfo, LinkNotice, Sink, TxFull};
 use crate::parts::LinkProperties;
 use crate::tags::Tags;
 use crate::vnet::{self, Received};
@@ -223,8 +223,9 @@ impl Device for DpdkSlot {
         self.reader.has_frames()
     }
 
-    fn take_notice(&mut self) -> Option<String> {
-        self.setup.watch.as_mut().and_then(Watch::take_notice)
+    fn take_notice(&mut self) -> Option<LinkNotice> {
+        let watch = self.setup.watch.as_mut();
+        watch.and_then(Watch::take_notice).map(LinkNotice::from)
     }
 
     fn counters(&self) -> DeviceCounters {

@@ -8,7 +8,7 @@ use slipstack_mem::{Descriptor, RawSlice, raised};
 use slipstack_terms::LinkTags;
 use slipstack_wire::{LinkId, RxMeta, TxOffload};
 
-use crate::device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
+use crate::device::{Device, DeviceCounters, DeviceInfo, LinkNotice, Rest, Sink, TxFull};
 
 /// The first byte of a link-layer address that is a group's has this bit.
 const GROUP: u8 = 1;
@@ -229,7 +229,7 @@ impl Device for JoinedSlot {
         self.ports.iter().any(|port| port.device.tx_pending())
     }
 
-    fn take_notice(&mut self) -> Option<String> {
+    fn take_notice(&mut self) -> Option<LinkNotice> {
         let ports = self.ports.iter_mut();
         ports.filter_map(|port| port.device.take_notice()).next()
     }

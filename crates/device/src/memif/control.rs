@@ -18,6 +18,7 @@ use super::board::Board;
 use super::message::{self, AddRing, Hello, Message, VERSION};
 use super::options::{LOG2_RING_MAX, Options, Role, SECRET_LEN};
 use super::ring::{Connection, ConnectionShape, LaneShape, ProtocolViolation, RingPlace};
+use crate::device::LinkNotice;
 use crate::packets;
 
 /// Most regions of a client.
@@ -50,7 +51,7 @@ pub(super) struct TurnOutcome {
     pub has_changed: bool,
     /// The link that has ended because its peer did: frames may wait in its rings.
     pub former: Option<Connection>,
-    pub notice: Option<String>,
+    pub notice: Option<LinkNotice>,
 }
 
 /// A connection that has not become a link yet, or has.
@@ -237,7 +238,7 @@ impl Control {
                 if !std::mem::replace(&mut self.is_absence_told, true) {
                     let (socket, why) = (&self.options.socket, explained(&error));
                     let notice = format!("memif: waiting for a server at \"{socket}\": {why}");
-                    outcome.notice = Some(notice);
+                    outcome.notice = Some(notice.into());
                 }
                 self.retry_after(RETRY);
             }
@@ -453,7 +454,10 @@ impl Control {
         board.set_generation(self.generation);
         self.wake(u64::MAX);
         outcome.has_changed = true;
-        outcome.notice = Some(format!("memif: connected at \"{}\"", self.options.socket));
+        outcome.notice = Some(LinkNotice {
+            sentence: format!("memif: connected at \"{}\"", self.options.socket),
+            has_new_peer: true,
+        });
     }
 
     fn end(
@@ -470,12 +474,12 @@ impl Control {
                 let _ = self.send(&told, None);
                 let notice = format!("memif: the link at \"{socket}\" is down: {why}");
                 if was_up || !std::mem::replace(&mut self.is_absence_told, true) {
-                    outcome.notice = Some(notice);
+                    outcome.notice = Some(notice.into());
                 }
             }
             End::Gone if was_up => {
                 let notice = format!("memif: the link at \"{socket}\" is down: the peer has ended");
-                outcome.notice = Some(notice);
+                outcome.notice = Some(notice.into());
             }
             End::Gone => {}
         }

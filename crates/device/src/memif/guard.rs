@@ -3,7 +3,12 @@
 //! A peer rings no bell while an engine is at work, and only the engines of a queue sleep on its
 //! bell. Frames of other slots would stay behind those of an engine that has stopped. So the keeper
 //! looks at the queues of engines at intervals while frames come: where some wait and none has been
-//! taken since its last look, it takes them itself.
+//! taken since its last look, it takes them itself, and goes on with the queue until an engine is
+//! at work there again.
+//!
+//! A peer should order its store of a ring's head before its load of the flags by a full fence.
+//! Those without one (DPDK's driver, libmemif) may read the flags first, and then do not ring for a
+//! frame that they publish just as an engine falls asleep. The next look finds that frame too.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,6 +21,7 @@ use rustix::time::{
 
 use super::board::Board;
 use super::ring::Connection;
+use super::slot::ring;
 use crate::steering::Steering;
 
 /// Interval of the looks, in nanoseconds.
@@ -26,10 +32,19 @@ const LOOK_EVERY_NS: i64 = 5_000_000;
 pub(super) enum Part {
     /// No engine has it: the keeper takes its frames.
     All,
-    /// Frames wait, and its engines have taken none since the last look.
+    /// The queue's engines have stopped: frames waited, and none was taken between two looks.
     Stalled,
     /// Engines take its frames.
     None,
+}
+
+/// A queue at the last look.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// The queue's position, where frames waited.
+    position: Option<u16>,
+    /// The position to which the keeper has come in the place of engines that have stopped.
+    taken: Option<u16>,
 }
 
 #[derive(Debug)]
@@ -41,8 +56,7 @@ pub(super) struct Guard {
     is_due: bool,
     /// An engine works at its queue, or frames wait there.
     is_needed: bool,
-    /// Positions of the queues at the last look, where frames waited.
-    positions: Vec<Option<u16>>,
+    queues: Vec<Seen>,
 }
 
 impl Guard {
@@ -54,7 +68,7 @@ impl Guard {
             is_running: false,
             is_due: false,
             is_needed: false,
-            positions: Vec::new(),
+            queues: Vec::new(),
         })
     }
 
@@ -65,10 +79,27 @@ impl Guard {
 
     /// Begins a look, at each of so many queues.
     pub(super) fn begin(&mut self, lanes: usize) {
-        self.positions.resize(lanes, None);
+        self.queues.resize(lanes, Seen::default());
         self.is_due = self.is_running && rustix::io::read(&self.timer, &mut [0; 8]).is_ok();
         self.is_running &= !self.is_due;
         self.is_needed = false;
+    }
+
+    /// Starts again with another link.
+    pub(super) fn reset(&mut self, board: &Board) {
+        self.queues.clear();
+        self.set_timer(0);
+        board.set_guarded(false);
+    }
+
+    /// Returns whether the keeper does the work of engines that have stopped.
+    pub(super) fn is_stalled(&self, lane: usize) -> bool {
+        self.queues.get(lane).is_some_and(|it| it.taken.is_some())
+    }
+
+    /// Records the position to which the keeper has come at a queue that is [`Part::Stalled`].
+    pub(super) fn note_taken(&mut self, lane: usize, position: u16) {
+        self.queues[lane].taken = Some(position);
     }
 
     /// Returns which part of a queue the keeper has to do. An engine that has stopped does not keep
@@ -80,13 +111,22 @@ impl Guard {
         (board, steering): (&Board, &Steering),
     ) -> Part {
         if !board.has_engine(lane, steering) {
+            self.queues[lane] = Seen::default();
             return Part::All;
+        }
+        if let Some(taken) = self.queues[lane].taken {
+            if taken == link.rx_position(lane) && !link.is_rx_masked(lane) {
+                return Part::Stalled;
+            }
+            // An engine works again. The keeper may have cleared a bell that was for it.
+            self.queues[lane] = Seen::default();
+            ring(link.rx_bell(lane));
         }
         if self.is_running {
             return Part::None;
         }
         let position = link.has_rx(lane).then(|| link.rx_position(lane));
-        let before = std::mem::replace(&mut self.positions[lane], position);
+        let before = std::mem::replace(&mut self.queues[lane].position, position);
         self.is_needed |= position.is_some() || link.is_rx_masked(lane);
         if !self.is_due || position.is_none() || before != position {
             return Part::None;
@@ -100,7 +140,8 @@ impl Guard {
         if self.is_running {
             return;
         }
-        let mut engines = (0..link.lanes()).filter(|lane| board.has_engine(*lane, steering));
+        let works = |lane: &usize| board.has_engine(*lane, steering) && !self.is_stalled(*lane);
+        let mut engines = (0..link.lanes()).filter(works);
         let may_stop = self.is_due && !self.is_needed;
         if may_stop {
             board.set_guarded(false);
@@ -111,45 +152,49 @@ impl Guard {
             false => engines.next().is_some(),
         };
         if is_needed {
-            board.set_guarded(true);
-            self.start();
+            self.is_running = self.set_timer(LOOK_EVERY_NS);
+            board.set_guarded(self.is_running);
         }
     }
 
-    /// Returns whether the bells of engines' queues are to be heard: not while the timer runs.
-    pub(super) fn is_listening(&self) -> bool {
-        !self.is_running
+    /// Returns whether the bell of an engine's queue is to be heard: while the timer runs, only if
+    /// the engine has stopped.
+    fn is_listening(&self, lane: usize) -> bool {
+        !self.is_running || self.is_stalled(lane)
     }
 
-    fn start(&mut self) {
+    /// Has the timer run out once after so many nanoseconds; 0 stops it. Returns whether it runs.
+    fn set_timer(&mut self, ns: i64) -> bool {
+        self.is_running = false;
         let timing = Itimerspec {
             it_interval: Timespec::default(),
             it_value: Timespec {
                 tv_sec: 0,
-                tv_nsec: LOOK_EVERY_NS,
+                tv_nsec: ns,
             },
         };
-        self.is_running = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &timing).is_ok();
+        let is_set = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &timing).is_ok();
+        is_set && ns > 0
     }
-}
 
-/// Has the keeper sleep on the bells of queues without an engine, and with `is_listening` on those
-/// of the others too, which their engines clear.
-pub(super) fn hear(
-    epoll: &OwnedFd,
-    link: &Connection,
-    (board, steering): (&Board, &Steering),
-    is_listening: bool,
-) {
-    for lane in 0..link.lanes() {
-        let flags = match is_listening || !board.has_engine(lane, steering) {
-            true => epoll::EventFlags::IN,
-            false => epoll::EventFlags::empty(),
-        };
-        let data = epoll::EventData::new_u64(0);
-        let bell = link.rx_bell(lane);
-        if epoll::modify(epoll, bell, data, flags).is_err() {
-            let _ = epoll::add(epoll, bell, data, flags);
+    /// Has the keeper sleep on the bells of queues without an engine at work, and while no timer
+    /// runs on those of the others too, which their engines clear.
+    pub(super) fn hear(
+        &self,
+        epoll: &OwnedFd,
+        link: &Connection,
+        (board, steering): (&Board, &Steering),
+    ) {
+        for lane in 0..link.lanes() {
+            let flags = match self.is_listening(lane) || !board.has_engine(lane, steering) {
+                true => epoll::EventFlags::IN,
+                false => epoll::EventFlags::empty(),
+            };
+            let data = epoll::EventData::new_u64(0);
+            let bell = link.rx_bell(lane);
+            if epoll::modify(epoll, bell, data, flags).is_err() {
+                let _ = epoll::add(epoll, bell, data, flags);
+            }
         }
     }
 }

@@ -157,6 +157,7 @@ impl Backend for Memif {
                     neighbours.push(Neighbour { pair, bell });
                 }
                 board.set_generation(0);
+                board.set_guarded(false);
                 let control = Control::new(options, listener, neighbours).map_err(system)?;
                 Source::Control(Box::new(control), Guard::new().map_err(system)?)
             }

@@ -20,7 +20,7 @@ use slipstack_mem::{RawSlice, now_ns};
 use slipstack_wire::{RxMeta, TxOffload};
 
 use crate::backend::{Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened};
-use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
+use crate::device::{Device, DeviceCounters, DeviceInfo, LinkNotice, Sink, TxFull};
 use crate::error::DeviceError;
 use crate::null::{Answers, MAC, unlinked};
 use crate::parts::{SlotParts, own_value};
@@ -253,11 +253,11 @@ impl Device for ReplaySlot {
         self.timer.as_raw_fd()
     }
 
-    fn take_notice(&mut self) -> Option<String> {
+    fn take_notice(&mut self) -> Option<LinkNotice> {
         let recording = self.recording.as_ref().filter(|_| !self.has_complained);
         let complaint = recording.and_then(Recording::complaint);
         self.has_complained |= complaint.is_some();
-        complaint
+        complaint.map(LinkNotice::from)
     }
 
     fn has_rx(&self) -> bool {

@@ -67,8 +67,8 @@ fn connect(server: &mut Box<dyn Device>, client: &mut Box<dyn Device>) {
         assert!(Instant::now() < end, "no link");
         for (device, is_up) in [&mut *server, &mut *client].into_iter().zip(&mut ups) {
             received(&mut **device);
-            let notice = device.take_notice().unwrap_or_default();
-            *is_up |= notice.contains("connected");
+            let notice = device.take_notice();
+            *is_up |= notice.is_some_and(|it| it.has_new_peer);
         }
     }
 }
@@ -258,7 +258,7 @@ fn a_peer_that_comes_again_gets_a_new_link_and_engines_follow() {
         let end = Instant::now() + PATIENCE;
         while !keeper
             .take_notice()
-            .is_some_and(|text| text.contains("ended"))
+            .is_some_and(|it| it.sentence.contains("ended"))
         {
             assert!(Instant::now() < end);
             received(&mut *keeper);

@@ -174,10 +174,13 @@ impl Net {
         self.stack.on_timers(Instant(now), &mut self.effects);
         self.stack.flush(Instant(now), &mut self.effects);
         progress |= self.loop_back(now);
-        self.effects.device.flush();
         if let Some(notice) = self.effects.device.take_notice() {
-            warn!("{notice}");
+            warn!("{}", notice.sentence);
+            if notice.has_new_peer {
+                self.stack.announce(Instant(now), &mut self.effects);
+            }
         }
+        self.effects.device.flush();
         self.effects.orphan_table.drop_released();
         progress
     }

@@ -5,7 +5,7 @@ use slipstack_mem::now_ns;
 use super::sleep::{await_readable, clear, leave_bells};
 use super::{MemifSlot, Source};
 use crate::device::Sink;
-use crate::memif::guard::{self, Part};
+use crate::memif::guard::Part;
 use crate::memif::ring::Connection;
 use std::os::fd::AsFd;
 
@@ -33,7 +33,7 @@ impl MemifSlot {
         if !std::mem::replace(&mut self.is_awaited, true) {
             self.wait_for_link();
         }
-        let Source::Control(control, _) = &mut self.setup.source else {
+        let Source::Control(control, guard) = &mut self.setup.source else {
             return;
         };
         let outcome = control.turn(&self.setup.board, &mut self.link);
@@ -43,6 +43,7 @@ impl MemifSlot {
             self.former = Some(former);
         }
         if outcome.has_changed {
+            guard.reset(&self.setup.board);
             self.generation = self.setup.board.generation();
             self.begin();
         }
@@ -65,18 +66,22 @@ impl MemifSlot {
             if part == Part::None {
                 continue;
             }
-            if part == Part::All
-                && let Some(link) = &self.link
-            {
+            if let Some(link) = &self.link {
                 // As in `rouse`.
                 clear(link.rx_bell(lane));
             }
             done += self.rx_lane(lane, budget - done, sink);
+            if part == Part::Stalled
+                && let (Source::Control(_, guard), Some(link)) =
+                    (&mut self.setup.source, &self.link)
+            {
+                guard.note_taken(lane, link.rx_position(lane));
+            }
         }
         if let (Source::Control(_, guard), Some(link)) = (&mut self.setup.source, &self.link) {
             let tables = (&self.setup.board, &self.setup.steering);
             guard.end(link, tables);
-            guard::hear(&self.epoll, link, tables, guard.is_listening());
+            guard.hear(&self.epoll, link, tables);
         }
         done
     }

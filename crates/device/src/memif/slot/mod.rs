@@ -20,7 +20,7 @@ use slipstack_terms::LinkTags;
 use slipstack_wire::{RxMeta, TxOffload};
 
 use crate::completed::tx_completed;
-use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
+use crate::device::{Device, DeviceCounters, DeviceInfo, LinkNotice, Sink, TxFull};
 use crate::error::DeviceError;
 use crate::memif::board::{Board, Known, Side};
 use crate::memif::control::Control;
@@ -29,7 +29,8 @@ use crate::memif::ring::{Batch, Connection, ConnectionShape, FRAME_MAX, Protocol
 use crate::packets;
 use crate::steering::Steering;
 use crate::tags::{self, Tags};
-use sleep::{await_readable, leave_bells, ring, watch};
+pub(super) use sleep::ring;
+use sleep::{await_readable, leave_bells, watch};
 
 /// A description of a link, as text, at most.
 const SHAPE_MAX: usize = 4096;
@@ -91,7 +92,7 @@ pub(super) struct MemifSlot {
     buffer: Vec<u8>,
     tags: Tags,
     counters: DeviceCounters,
-    notice: Option<String>,
+    notice: Option<LinkNotice>,
 }
 
 impl MemifSlot {
@@ -531,7 +532,7 @@ impl Device for MemifSlot {
         self.has_due()
     }
 
-    fn take_notice(&mut self) -> Option<String> {
+    fn take_notice(&mut self) -> Option<LinkNotice> {
         self.notice.take()
     }
 

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
-use super::{KEEPER_SLOT, MemifSlot};
+use super::{KEEPER_SLOT, MemifSlot, Source};
 use crate::memif::ring::Connection;
 
 /// Time for which slot 0 is waited for.
@@ -37,7 +37,7 @@ impl MemifSlot {
     pub(super) fn has_due(&self) -> bool {
         let setup = &self.setup;
         let is_own = |link: &Connection, lane: usize| match setup.slot {
-            KEEPER_SLOT => !setup.board.has_engine(lane, &setup.steering),
+            KEEPER_SLOT => self.is_stalled(lane) || !setup.board.has_engine(lane, &setup.steering),
             _ => lane == self.lane && link.lanes() > lane,
         };
         let has_frames = |link: &Connection| {
@@ -48,6 +48,11 @@ impl MemifSlot {
             || self.former.is_some()
             || !self.inbox.is_empty()
             || self.link.as_ref().is_some_and(has_frames)
+    }
+
+    /// Returns whether the keeper does the work of a queue's engines.
+    fn is_stalled(&self, lane: usize) -> bool {
+        matches!(&self.setup.source, Source::Control(_, guard) if guard.is_stalled(lane))
     }
 
     /// Has the peer ring again for the queues of this slot.
@@ -68,7 +73,7 @@ impl MemifSlot {
     }
 }
 
-pub(super) fn ring(bell: &OwnedFd) {
+pub(in crate::memif) fn ring(bell: impl AsFd) {
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
