@@ -16,6 +16,7 @@ use slipstack_engine::{
     Engine, InProcess, Instant, Interconnect, PortRange, Renewed, Role, Scatter, Setup, StackConfig,
 };
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
+use slipstack_mem::thread::thread_id;
 use slipstack_mem::{Doorbell, Region, now_ns, raised};
 use tracing::info;
 
@@ -50,21 +51,38 @@ pub struct Assembled {
     pub held: Vec<RawFd>,
 }
 
-/// Leases a slot and makes the engine of this process, with a channel of `region_len` bytes. Also
-/// returns [`Assembled::held`].
+/// The parts of an engine in a program that differ between its engines.
+pub struct OwnEngine {
+    pub link: Arc<KeeperClient>,
+    /// The kernel's id of the thread that it is for.
+    pub thread: u32,
+    /// Bytes of its channel.
+    pub region_len: usize,
+}
+
+/// Leases a slot and makes the engine of this process. Also returns [`Assembled::held`].
 pub fn in_process(
     settings: &Settings,
-    link: Arc<KeeperClient>,
-    region_len: usize,
+    own: OwnEngine,
     hook: Option<&HookMaker>,
 ) -> Result<(EngineHandle, Vec<RawFd>), Error> {
+    let OwnEngine {
+        link,
+        thread,
+        region_len,
+    } = own;
     let end = EngineEnd::create_of(region_len).map_err(Error::io("create the channel"))?;
     let region = end.region().clone();
     let program = ProgramEnd::open(region.clone()).map_err(Error::io("open the channel"))?;
     region
         .dont_fork()
         .map_err(Error::io("exclude the channel from children"))?;
-    let assembled = assemble_hooked(settings, &link, region, Placement::InProcess, hook)?;
+    let place = EnginePlace {
+        directory: region,
+        placement: Placement::InProcess,
+        thread,
+    };
+    let assembled = assemble_hooked(settings, &link, place, hook)?;
     let Assembled {
         mut engine,
         bell,
@@ -82,33 +100,54 @@ pub fn in_process(
             program,
             driver: Arc::new(driver),
             describe,
+            core: core_of(&settings.cores, slot),
         },
         held,
     ))
 }
 
-/// Leases a slot and makes an engine whose flows are listed in `directory`.
+/// The processor of a slot's engine: the slots of engines begin with 1.
+fn core_of(cores: &[usize], slot: u16) -> Option<usize> {
+    let at = usize::from(slot.saturating_sub(1));
+    (cores.len() > 1).then(|| cores[at % cores.len()])
+}
+
+/// Leases a slot and makes an engine for the calling thread whose flows are listed in `directory`.
 pub fn assemble(
     settings: &Settings,
     link: &Arc<KeeperClient>,
     directory: Region,
     placement: Placement,
 ) -> Result<Assembled, Error> {
-    let assembled = assemble_hooked(settings, link, directory, placement, None)?;
+    let place = EnginePlace {
+        directory,
+        placement,
+        thread: thread_id(),
+    };
+    let assembled = assemble_hooked(settings, link, place, None)?;
     let (slot, device) = (assembled.slot, link.welcome().interface);
     info!(slot, device, "an engine has a slot");
     Ok(assembled)
+}
+
+/// The place of a new engine.
+struct EnginePlace {
+    /// Memory that lists its flows.
+    directory: Region,
+    placement: Placement,
+    /// The kernel's id of the thread that drives it.
+    thread: u32,
 }
 
 /// As [`assemble`], with a program that sees the frames before the engine does.
 fn assemble_hooked(
     settings: &Settings,
     link: &Arc<KeeperClient>,
-    directory: Region,
-    placement: Placement,
+    place: EnginePlace,
     hook: Option<&HookMaker>,
 ) -> Result<Assembled, Error> {
-    let (lease, fds) = match link.ask(&Request::LeaseSlot, &[])? {
+    let (directory, placement, thread) = (place.directory, place.placement, place.thread);
+    let (lease, fds) = match link.ask(&Request::LeaseSlot { thread }, &[])? {
         (Reply::Slot(lease), fds) => (*lease, fds),
         _ => return Err(Error::Confused),
     };

@@ -18,7 +18,7 @@ use slipstack_config::Settings;
 use slipstack_engine::Remote;
 use slipstack_mem::{Doorbell, Lock, Region, raised};
 
-use crate::assembly;
+use crate::assembly::{self, OwnEngine};
 use crate::door::{ANSWER_MS, Identity, by_path, introduce_with, random_u64, through_inherited};
 use crate::error::Error;
 use crate::link::KeeperClient;
@@ -157,9 +157,8 @@ impl Client {
         )
     }
 
-    /// Another identity of this program, named after the calling thread.
-    fn identity_of_thread(&self) -> Identity {
-        let thread = rustix::thread::gettid().as_raw_nonzero();
+    /// Another identity of this program, named after a thread.
+    fn identity_of_thread(&self, thread: u32) -> Identity {
         Identity {
             program: format!("{}/{thread}", self.program),
             ..self.identity()
@@ -199,20 +198,28 @@ impl Client {
         KeeperClient::open(&self.settings, identity, capability)
     }
 
-    fn assemble(&self, link: &Arc<KeeperClient>) -> Result<(EngineHandle, Vec<RawFd>), Error> {
-        let link = Arc::clone(link);
-        assembly::in_process(&self.settings, link, region_bytes()?, self.hook.as_deref())
+    fn assemble(
+        &self,
+        link: &Arc<KeeperClient>,
+        thread: u32,
+    ) -> Result<(EngineHandle, Vec<RawFd>), Error> {
+        let own = OwnEngine {
+            link: Arc::clone(link),
+            thread,
+            region_len: region_bytes()?,
+        };
+        assembly::in_process(&self.settings, own, self.hook.as_deref())
     }
 
     /// An engine of our own.
-    fn attach_in_process(&self, state: &mut State) -> Result<EngineHandle, Error> {
+    fn attach_in_process(&self, state: &mut State, thread: u32) -> Result<EngineHandle, Error> {
         let link = match state.first_peer.take() {
             Some(FirstPeer::Keeper(link)) => *link,
             _ => self.open_link(state, &self.identity())?,
         };
         let link = Arc::new(link);
         state.welcome = Some(link.welcome());
-        let (attachment, held) = match self.assemble(&link) {
+        let (attachment, held) = match self.assemble(&link, thread) {
             Ok(made) => made,
             Err(error) => {
                 // Closing the link returns the leases; the keeper still knows this program.
@@ -230,10 +237,14 @@ impl Client {
         Ok(attachment)
     }
 
-    /// An engine of our own beside the first, for the calling thread, after which it is named.
-    fn attach_another_in_process(&self, state: &mut State) -> Result<EngineHandle, Error> {
-        let link = Arc::new(self.open_link(state, &self.identity_of_thread())?);
-        let (attachment, held) = self.assemble(&link)?;
+    /// An engine of our own beside the first, for a thread, after which it is named.
+    fn attach_another_in_process(
+        &self,
+        state: &mut State,
+        thread: u32,
+    ) -> Result<EngineHandle, Error> {
+        let link = Arc::new(self.open_link(state, &self.identity_of_thread(thread))?);
+        let (attachment, held) = self.assemble(&link, thread)?;
         state.links.push(link);
         state.held.extend(held);
         Ok(attachment)
@@ -268,17 +279,22 @@ impl Client {
 
     /// A channel beside the first, for a thread of its own: to the instances by turns, from the one
     /// behind the first engine's on; to that one if the other cannot be reached.
-    fn attach_another_remote(&self, state: &mut State) -> Result<EngineHandle, Error> {
+    fn attach_another_remote(&self, state: &mut State, thread: u32) -> Result<EngineHandle, Error> {
         state.further += 1;
         let place = (state.place + state.further) % self.places.len();
-        match self.attach_thread(state, place) {
-            Err(_) if place != state.place => self.attach_thread(state, state.place),
+        match self.attach_thread(state, place, thread) {
+            Err(_) if place != state.place => self.attach_thread(state, state.place, thread),
             attached => attached,
         }
     }
 
-    fn attach_thread(&self, state: &mut State, place: usize) -> Result<EngineHandle, Error> {
-        let (socket, _) = self.reach_instance(state, place, &self.identity_of_thread())?;
+    fn attach_thread(
+        &self,
+        state: &mut State,
+        place: usize,
+        thread: u32,
+    ) -> Result<EngineHandle, Error> {
+        let (socket, _) = self.reach_instance(state, place, &self.identity_of_thread(thread))?;
         self.open_channel(socket)
     }
 
@@ -369,23 +385,26 @@ fn remote(
             "instance {} (pid {})",
             attached.instance, attached.instance_pid
         ),
+        core: None,
     })
 }
 
 impl Attach for Client {
-    fn attach(&self) -> Result<EngineHandle, AttachError> {
+    fn attach(&self, thread: u32) -> Result<EngineHandle, AttachError> {
         let mut state = self.state().lock();
         match self.has_instances() {
             true => self.attach_remote(&mut state).map_err(of_instance),
-            false => Ok(self.attach_in_process(&mut state)?),
+            false => Ok(self.attach_in_process(&mut state, thread)?),
         }
     }
 
-    fn attach_another(&self) -> Result<EngineHandle, AttachError> {
+    fn attach_another(&self, thread: u32) -> Result<EngineHandle, AttachError> {
         let mut state = self.state().lock();
         match self.has_instances() {
-            true => self.attach_another_remote(&mut state).map_err(of_instance),
-            false => Ok(self.attach_another_in_process(&mut state)?),
+            true => self
+                .attach_another_remote(&mut state, thread)
+                .map_err(of_instance),
+            false => Ok(self.attach_another_in_process(&mut state, thread)?),
         }
     }
 

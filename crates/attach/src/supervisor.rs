@@ -55,8 +55,9 @@ impl PortAuthority for Keeper {
         }
     }
 
+    /// Asks for the descriptors of the slot that the engine has.
     fn renew_device(&self, ports: Vec<usize>) -> Option<Renewed> {
-        let (lease, fds) = match self.link.ask(&Request::LeaseSlot, &[]) {
+        let (lease, fds) = match self.link.ask(&Request::LeaseSlot { thread: 0 }, &[]) {
             Ok((Reply::Slot(lease), fds)) => (*lease, fds),
             _ => return None,
         };

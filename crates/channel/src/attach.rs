@@ -17,6 +17,8 @@ pub struct EngineHandle {
     pub driver: Arc<dyn Driver>,
     /// One line for the user that describes the attachment.
     pub describe: String,
+    /// The processor for the thread that drives the engine, if the user has named several.
+    pub core: Option<usize>,
 }
 
 impl fmt::Debug for EngineHandle {
@@ -47,14 +49,14 @@ impl std::error::Error for AttachError {}
 
 /// Access to an engine. Does nothing until [`Attach::attach`] is called.
 pub trait Attach: Send + Sync {
-    /// One more engine for this process.
-    fn attach(&self) -> Result<EngineHandle, AttachError>;
+    /// One more engine for this process. `thread`: the kernel's id of the thread that it is for.
+    fn attach(&self, thread: u32) -> Result<EngineHandle, AttachError>;
 
     /// One more engine for this process, beside those that it has: for a thread of its own.
     ///
     /// # Errors
     /// There may be no more.
-    fn attach_another(&self) -> Result<EngineHandle, AttachError> {
+    fn attach_another(&self, _thread: u32) -> Result<EngineHandle, AttachError> {
         Err(AttachError {
             sentence: "there is one engine for all threads".to_owned(),
             why: Why::NoStack,

@@ -29,7 +29,7 @@ pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitEntry};
 pub use viewer::{Viewer, of_another_user};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 15;
+pub const CONTROL_VERSION: u32 = 16;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -65,7 +65,10 @@ pub enum Request {
     /// Carries one descriptor, the keeper's end of a new connection. No reply.
     NewClient,
     /// A slot of the device for an engine of this process.
-    LeaseSlot,
+    LeaseSlot {
+        /// The kernel's id of the thread that drives it.
+        thread: u32,
+    },
     /// One more block of outgoing ports.
     LeasePorts,
     ListenOn {

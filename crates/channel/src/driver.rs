@@ -135,9 +135,9 @@ pub trait Driver: Send + Sync {
     fn is_dead(&self) -> bool;
 
     /// Ends the use of the engine because the process ends or is replaced: in-process hands the
-    /// connections to the keeper; remote informs the instance. No other method may be called
-    /// afterwards.
-    fn end_session(&self);
+    /// connections to the keeper, after frames that wait for a neighbour have left, or it is
+    /// `until_ns`; remote informs the instance. No other method may be called afterwards.
+    fn end_session(&self, until_ns: u64);
 
     /// Descriptors that the program must not close.
     fn descriptors(&self) -> Vec<RawFd> {

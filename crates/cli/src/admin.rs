@@ -190,6 +190,7 @@ fn engines(report: &StatusReport) -> String {
         vec![
             engine.slot.to_string(),
             engine.pid.to_string(),
+            engine.cores.clone(),
             engine.program.clone(),
             place,
             engine.flows.to_string(),
@@ -200,6 +201,7 @@ fn engines(report: &StatusReport) -> String {
         &[
             "engine",
             "pid",
+            "cores",
             "program",
             "place",
             "flows",

@@ -294,7 +294,8 @@ options! {
         kind: Kind::Cores,
         default: "",
         scope: RunAndInstance, reader: Process, change: AtStart,
-        help: "Cores to run on, such as 0 or 0,2-3",
+        help: "Cores to run on, such as 0 or 0,2-3: with several, each thread that has an engine \
+            gets one of them, by the order of the slots",
     }
 
     congestion: Congestion = "tcp-congestion" "NAME" {

@@ -241,7 +241,7 @@ impl Shared {
 struct VirtualAttach(Arc<Shared>);
 
 impl Attach for VirtualAttach {
-    fn attach(&self) -> Result<EngineHandle, AttachError> {
+    fn attach(&self, _thread: u32) -> Result<EngineHandle, AttachError> {
         let failed = |what: &dyn std::fmt::Display| AttachError {
             sentence: format!("no shared memory for the script's engine: {what}"),
             why: Why::NoStack,
@@ -280,6 +280,7 @@ impl Attach for VirtualAttach {
             program,
             driver: Arc::new(VirtualDriver(Arc::clone(&self.0))),
             describe: "a stack in virtual time".to_owned(),
+            core: None,
         })
     }
 
@@ -339,7 +340,7 @@ impl Driver for VirtualDriver {
         false
     }
 
-    fn end_session(&self) {}
+    fn end_session(&self, _until_ns: u64) {}
 
     fn descriptors(&self) -> Vec<RawFd> {
         Vec::new()

@@ -120,7 +120,7 @@ impl Driver for Remote {
         self.is_dead.load(Ordering::Acquire)
     }
 
-    fn end_session(&self) {
+    fn end_session(&self, _until_ns: u64) {
         if self.is_over.swap(true, Ordering::AcqRel) || self.is_dead() {
             return;
         }

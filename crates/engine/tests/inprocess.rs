@@ -60,7 +60,7 @@ fn the_doorbell_wakes_a_returned_program_and_not_only_the_ticker() {
         driver.finish_wait([false, true], now_ns());
         driver.turn(now_ns());
     }
-    driver.end_session();
+    driver.end_session(now_ns());
 }
 
 /// A call of the program while the ticker sleeps in its place gives the ticker a deadline that it
@@ -86,7 +86,7 @@ fn a_command_given_while_the_ticker_sleeps_gets_its_timers() {
         frames += peer.rx(16, &mut |_: &[u8], _: RxMeta| {});
     }
     assert_eq!(frames, 2);
-    driver.end_session();
+    driver.end_session(now_ns());
 }
 
 /// The messages to a keeper at the end, in order.
@@ -146,7 +146,33 @@ fn an_ending_engine_hands_over_connections_before_time_wait_entries() {
         let keeper = Arc::new(Listening::default());
         let bell = Doorbell::new().unwrap();
         let driver = InProcess::new(host.engine, bell, keeper.clone()).unwrap();
-        driver.end_session();
+        driver.end_session(now_ns());
         assert_eq!(*keeper.0.lock(), want);
     }
+}
+
+/// Frames for a neighbour that does not answer hold up the ends of all engines of a program until
+/// one and the same time.
+#[test]
+fn the_ends_of_several_engines_wait_until_one_time() {
+    let made: Vec<_> = (0..3)
+        .map(|_| {
+            let (device, peer) = loopback::pair(1500).unwrap();
+            let host = pair::host_with(1, device, None);
+            let bell = Doorbell::new().unwrap();
+            let driver = InProcess::new(host.engine, bell, Arc::new(Silent)).unwrap();
+            let sock = host.program.open_socket(Transport::Tcp).unwrap();
+            let remote = "10.9.0.2:80".parse().unwrap();
+            host.program.request(Command::Connect { sock, remote });
+            driver.commands();
+            (driver, host.program, peer)
+        })
+        .collect();
+    let begun = now_ns();
+    let until = begun + 300_000_000;
+    for (driver, ..) in &made {
+        driver.end_session(until);
+    }
+    let took = now_ns() - begun;
+    assert!((300_000_000..600_000_000).contains(&took), "{took} ns");
 }

@@ -11,6 +11,8 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::leases::ProcessKey;
 
+/// Line of a thread's status with its processors.
+const CORES: &str = "Cpus_allowed_list:";
 /// Descriptors that a keeper or instance with all its clients may need.
 const DESCRIPTORS: u64 = 65_536;
 
@@ -59,6 +61,18 @@ pub fn leave_starters_bounds() {
     let _ = sched_setaffinity(None, &all);
     let _ = slipstack_mem::process::take_ordinary_priority();
     rustix::process::umask(Mode::from_raw_mode(0o022));
+}
+
+/// Returns the processors on which the thread of a process may run, as the kernel lists them: those
+/// of its first thread if `thread` has ended, or is 0. Empty: the process has ended.
+#[must_use]
+pub fn cores_of(process: u32, thread: u32) -> String {
+    let list = |thread| {
+        let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/status")).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix(CORES));
+        line.map(|cores| cores.trim().to_owned())
+    };
+    list(thread).or_else(|| list(process)).unwrap_or_default()
 }
 
 fn leave_limit(resource: Resource) {

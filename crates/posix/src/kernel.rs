@@ -41,6 +41,11 @@ pub trait Kernel: Send + Sync {
     /// address of a thread-local will do).
     fn thread(&self) -> usize;
 
+    /// Binds the calling thread, which drives an engine of its own, to a processor.
+    fn take_core(&self, core: usize) {
+        let _ = core;
+    }
+
     /// A thread that the program has not made works for a call of the program's until
     /// [`Kernel::end_call`]: it is marked as "inside a call" like that one.
     fn begin_call(&self) {}

@@ -12,6 +12,7 @@
 
 mod call;
 mod cancel;
+mod cores;
 mod descriptors;
 pub mod exec;
 mod heap;

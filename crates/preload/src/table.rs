@@ -235,6 +235,10 @@ symbols! {
         -> c_int => privileges::abi::setrlimit;
     whole [prlimit, prlimit64] (pid: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit)
         -> c_int => privileges::abi::prlimit;
+    whole [pthread_create] (
+        thread: *mut pthread_t, attributes: *const pthread_attr_t, run: *const c_void,
+        with: *mut c_void
+    ) -> c_int => cores::abi::create;
     whole [pthread_cancel] (thread: pthread_t) -> c_int => cancel::abi::cancel;
 
     // Signals.

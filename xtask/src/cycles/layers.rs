@@ -147,7 +147,7 @@ const LAYERS: &[Layers] = &[
         "preload",
         &[
             &["heap", "lock", "next", "table", "thread"],
-            &["cancel", "signals"],
+            &["cancel", "cores", "signals"],
             &["kernel"],
             &["process"],
             &["call"],

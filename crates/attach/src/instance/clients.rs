@@ -315,6 +315,7 @@ impl ControlServer {
         let own = EngineReport {
             slot: self.slot,
             pid: std::process::id(),
+            cores: String::new(),
             program: "slipstack".to_owned(),
             instance: Some(self.name.clone()),
             ports: 0,

@@ -104,7 +104,7 @@ fn a_program_of_an_instance_has_its_channel_and_the_instances_engine() {
     let control = script.inherited();
     let program = client(&of_instance(&folder, &control));
     assert!(!program.is_spread() && !program.is_engine_each());
-    let attachment = program.attach().unwrap();
+    let attachment = program.attach(1).unwrap();
     assert_eq!(attachment.describe, "instance t (pid 4711)");
     assert_eq!(script.hellos().len(), 1);
 }
@@ -115,7 +115,7 @@ fn descriptors_that_are_missing_or_for_something_else_are_no_channel() {
     for roles in [&ALL[..2], &ALL[1..], &[], &[Descriptor::Claim]] {
         let script = instance(move |region_len| attached(region_len, roles));
         let control = script.inherited();
-        let refused = client(&of_instance(&folder, &control)).attach();
+        let refused = client(&of_instance(&folder, &control)).attach(1);
         let error = refused.expect_err("no channel");
         assert_eq!(error.why, Why::NoStack, "{}", error.sentence);
     }
@@ -182,7 +182,7 @@ fn the_answer_of_an_instance_decides_whether_it_is_contacted_again() {
     for (number, (on_attach, may_pass)) in cases.into_iter().enumerate() {
         let script = instance(on_attach);
         let control = script.inherited();
-        let refused = client(&of_instance(&folder, &control)).attach();
+        let refused = client(&of_instance(&folder, &control)).attach(1);
         let error = refused.expect_err("no channel");
         assert_eq!(error.may_pass, may_pass, "{number}: {}", error.sentence);
     }
@@ -192,7 +192,7 @@ fn the_answer_of_an_instance_decides_whether_it_is_contacted_again() {
 fn the_error_about_a_stopped_instance_says_that_a_retry_may_succeed() {
     let folder = Folder::new("away");
     let gone = Script::new(|_| Step::HangUp).inherited();
-    let error = client(&of_instance(&folder, &gone)).attach();
+    let error = client(&of_instance(&folder, &gone)).attach(1);
     let error = error.expect_err("nobody is there");
     assert!(
         error.may_pass && error.sentence.contains('t'),

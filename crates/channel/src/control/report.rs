@@ -105,6 +105,9 @@ pub struct InterfaceReport {
 pub struct EngineReport {
     pub slot: u16,
     pub pid: u32,
+    /// Processors on which its thread may run, as the kernel lists them; empty: not known.
+    #[serde(default)]
+    pub cores: String,
     pub program: String,
     /// Name of the instance; `None`: in the program.
     pub instance: Option<String>,

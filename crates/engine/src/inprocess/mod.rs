@@ -29,9 +29,7 @@ use ticker::Ticker;
 /// has to be well below the ticker's.
 const LONG_BATCH_NS: u64 = 1_500_000;
 
-/// Time for which the end waits for neighbours that frames wait for. On a network that is at rest
-/// they answer within a millisecond; one that does not exist delays a program's end by this.
-const NEIGHBOURS_WITHIN_NS: u64 = 100_000_000;
+/// Interval of the looks for neighbours that frames wait for at the end.
 const NEIGHBOURS_LOOK: Duration = Duration::from_micros(200);
 
 /// An engine in this process.
@@ -199,15 +197,14 @@ impl Shared {
 
     /// Sends datagrams that wait for a neighbour, as the kernel does after a program's end.
     /// Connections need no such time: the keeper goes on with them.
-    fn await_neighbours(&self) {
-        let until = now_ns() + NEIGHBOURS_WITHIN_NS;
+    fn await_neighbours(&self, until_ns: u64) {
         loop {
             let now = now_ns();
             let mut engine = self.engine.lock();
             engine.turn(Instant(now));
             let is_waiting = engine.waits_for_neighbours();
             drop(engine);
-            if !is_waiting || now >= until {
+            if !is_waiting || now >= until_ns {
                 return;
             }
             std::thread::sleep(NEIGHBOURS_LOOK);
@@ -373,11 +370,11 @@ impl Driver for InProcess {
         false
     }
 
-    fn end_session(&self) {
+    fn end_session(&self, until_ns: u64) {
         if self.shared.is_over.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.shared.await_neighbours();
+        self.shared.await_neighbours(until_ns);
         let handovers = self.shared.engine.lock().hand_over(Instant(now_ns()));
         // One program, one channel. Connections that the keeper does not take are reset when this
         // process is gone.

@@ -36,6 +36,8 @@ pub struct Client {
     pub instance: Option<String>,
     /// The slot it leases.
     pub slot: Option<u16>,
+    /// The kernel's id of the thread that drives the slot's engine; 0 = none.
+    pub thread: u32,
 }
 
 /// The table of clients.
@@ -107,6 +109,7 @@ mod tests {
             family: Family(1),
             instance: None,
             slot: None,
+            thread: 0,
         }
     }
 

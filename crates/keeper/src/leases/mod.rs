@@ -140,6 +140,13 @@ impl Leases {
         Ok(slot as u16)
     }
 
+    /// Records the thread that drives a client's engine.
+    pub fn note_thread(&mut self, id: ClientId, thread: u32) {
+        if let Some(client) = self.clients.find_mut(id) {
+            client.thread = thread;
+        }
+    }
+
     /// Takes back a slot whose engine has never started.
     pub fn unlease_slot(&mut self, id: ClientId) -> Vec<u16> {
         let Some(slot) = self

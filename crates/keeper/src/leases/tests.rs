@@ -9,6 +9,7 @@ fn program(pid: u32, family: u64) -> Client {
         family: Family(family),
         instance: None,
         slot: None,
+        thread: 0,
     }
 }
 

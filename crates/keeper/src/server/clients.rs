@@ -235,6 +235,7 @@ impl Server {
             },
             instance: hello.instance,
             slot: None,
+            thread: 0,
         };
         let id = self.enter(entry, hello.resume.map(ClientId))?;
         if let Some(connection) = self.connections.get_mut(&token) {

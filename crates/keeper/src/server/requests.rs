@@ -76,7 +76,7 @@ impl Server {
         now: u64,
     ) -> Answer {
         match request {
-            Request::LeaseSlot => self.on_lease_slot(client),
+            Request::LeaseSlot { thread } => self.on_lease_slot(client, thread),
             Request::LeasePorts => self.on_lease_ports(client),
             Request::ListenOn {
                 protocol,
@@ -139,7 +139,7 @@ impl Server {
         Ok((Reply::Done, Vec::new()))
     }
 
-    fn on_lease_slot(&mut self, client: ClientId) -> Answer {
+    fn on_lease_slot(&mut self, client: ClientId, thread: u32) -> Answer {
         let slot = match self.resources.state.leases.lease_slot(client) {
             Ok(slot) => slot,
             // The device has been opened again: its descriptors are others.
@@ -153,6 +153,7 @@ impl Server {
             }
         };
         self.is_full = false;
+        self.resources.state.leases.note_thread(client, thread);
         let answer = self.prepare_slot(client, slot);
         match &answer {
             Ok(_) => info!(client = client.0, slot, "a slot is leased"),

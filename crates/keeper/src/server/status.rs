@@ -12,6 +12,7 @@ use slipstack_channel::control::{
 use crate::directory;
 use crate::leases::{Client, ClientId, ProcessKey};
 use crate::notices::has_library;
+use crate::process::cores_of;
 
 use super::clients::{Answer, refuse};
 use super::{Server, mechanisms};
@@ -88,6 +89,7 @@ impl Server {
         EngineReport {
             slot,
             pid: client.process.pid,
+            cores: cores_of(client.process.pid, client.thread),
             program: client.program.clone(),
             instance: client.instance.clone(),
             ports: self.resources.state.leases.blocks().count_of(slot) as u32,

@@ -324,7 +324,9 @@ fn ask(socket: &ControlSocket, request: &Request) -> Reply {
 }
 
 fn lease(socket: &ControlSocket) -> (SlotLease, Vec<OwnedFd>) {
-    socket.send(&Request::LeaseSlot, &[]).expect("send");
+    socket
+        .send(&Request::LeaseSlot { thread: 0 }, &[])
+        .expect("send");
     match socket.receive::<Reply>(5000).expect("receive") {
         (Reply::Slot(lease), fds) => (*lease, fds),
         other => panic!("{other:?}"),
@@ -376,7 +378,7 @@ fn leases() {
     lease(&fourth);
     let (fifth, _) = greet(&running.control(), 5);
     assert!(is_refused(
-        &ask(&fifth, &Request::LeaseSlot),
+        &ask(&fifth, &Request::LeaseSlot { thread: 0 }),
         Refusal::Exhausted
     ));
     assert_eq!(status(&fifth).engines.len(), 4);
@@ -479,7 +481,7 @@ fn slot_without_ports() {
     }
     for _ in 0..2 {
         assert!(is_refused(
-            &ask(&poor, &Request::LeaseSlot),
+            &ask(&poor, &Request::LeaseSlot { thread: 0 }),
             Refusal::Exhausted
         ));
     }

@@ -6,7 +6,7 @@
 mod own;
 mod sys;
 
-pub use own::own;
+pub use own::{own, thread_id};
 
 use std::ffi::CString;
 use std::io;

@@ -19,17 +19,20 @@ fn is_of(id: u64, process: u32) -> bool {
     id >> THREAD_BITS == u64::from(process)
 }
 
+/// The kernel's id of the calling thread.
+#[must_use]
+pub fn thread_id() -> u32 {
+    let id = rustix::thread::gettid().as_raw_nonzero();
+    id.get().cast_unsigned()
+}
+
 /// The calling thread is listed as long as this lives.
 pub(super) struct Listed(Option<&'static AtomicU64>);
 
 impl Listed {
     pub(super) fn begin() -> Listed {
         let process = std::process::id();
-        let thread = rustix::thread::gettid()
-            .as_raw_nonzero()
-            .get()
-            .cast_unsigned();
-        let new = id_of(process, thread);
+        let new = id_of(process, thread_id());
         let takes = |place: &&AtomicU64| {
             let id = place.load(Ordering::Relaxed);
             let (made, else_read) = (Ordering::Release, Ordering::Relaxed);

@@ -57,6 +57,8 @@ pub(crate) struct Attachment {
     /// The threads that wait for it.
     pub(crate) station: Arc<Station>,
     pub(crate) describe: String,
+    /// The processor for the thread that drives the engine, if the user has named several.
+    pub(crate) core: Option<usize>,
     /// Taken by the thread that hands events out.
     pumping: Lock<()>,
     /// A thread found `pumping` taken, or has not looked yet.
@@ -83,12 +85,14 @@ impl Attachment {
             program,
             driver,
             describe,
+            core,
         } = engine;
         Attachment {
             program,
             driver,
             station,
             describe,
+            core,
             pumping: Lock::new(()),
             has_news: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
@@ -186,9 +190,10 @@ impl Attachment {
         self.is_left.load(Ordering::Acquire)
     }
 
-    pub(crate) fn end_session(&self) {
+    /// Ends the use of the engine; frames that wait for a neighbour may leave until `until_ns`.
+    pub(crate) fn end_session(&self, until_ns: u64) {
         self.is_left.store(true, Ordering::Release);
-        self.driver.end_session();
+        self.driver.end_session(until_ns);
     }
 
     fn place(&self, index: u32) -> Option<&RecipientSlot> {

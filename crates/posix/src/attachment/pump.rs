@@ -108,7 +108,7 @@ mod tests {
             false
         }
 
-        fn end_session(&self) {}
+        fn end_session(&self, _until_ns: u64) {}
     }
 
     fn attached() -> (EngineEnd, Arc<Attachment>) {
@@ -117,6 +117,7 @@ mod tests {
             program: ProgramEnd::open(end.region().clone()).unwrap(),
             driver: Arc::new(Still),
             describe: String::new(),
+            core: None,
         };
         let station = Arc::new(Station::new(Spin::FixedUs(0), 0, Heuristics::default()));
         (end, Arc::new(Attachment::new(engine, station)))

@@ -225,9 +225,7 @@ impl Process {
         if items.iter().any(|item| !item.starts_with(['c', 'd', 'h'])) {
             items.push(format!("k{:x}", self.engines.attach.family()));
         }
-        for attachment in self.engines.all() {
-            attachment.end_session();
-        }
+        self.engines.end_sessions(&self.engines.all());
         (!items.is_empty()).then(|| items.join(","))
     }
 
@@ -331,21 +329,14 @@ impl Process {
 
     /// Hands the connections over. Later calls see a stack that is gone.
     pub fn exit(&self) {
-        for attachment in self.engines.homes.try_attachments() {
-            attachment.commands();
-            attachment.end_session();
-        }
+        let mut attachments = self.engines.homes.try_attachments();
         // A thread that was interrupted inside a call may hold the place.
-        let Some(attachment) = self
-            .engines
-            .place
-            .try_lock()
-            .and_then(|place| place.clone())
-        else {
-            return;
-        };
-        attachment.commands();
-        attachment.end_session();
+        let first = self.engines.place.try_lock();
+        attachments.extend(first.and_then(|place| place.clone()));
+        for attachment in &attachments {
+            attachment.commands();
+        }
+        self.engines.end_sessions(&attachments);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use slipstack_channel::{AttachError, LogLevel};
-use slipstack_mem::thread::with_room;
+use slipstack_mem::thread::{thread_id, with_room};
 
 use crate::attachment::Attachment;
 use crate::errno::Errno;
@@ -75,6 +75,7 @@ impl Process {
             return Ok(attachment);
         }
         let begun = self.kernel.now_ns();
+        let id = thread_id();
         let attached = with_room(|| {
             let thread = self.kernel.thread();
             self.engines
@@ -82,7 +83,7 @@ impl Process {
                 .store(thread, Ordering::Relaxed);
             // A keeper that is started here is no program of the program's.
             self.kernel.begin_call();
-            let attached = self.engines.attach.attach();
+            let attached = self.engines.attach.attach(id);
             self.kernel.end_call();
             self.engines.attaching_thread.store(0, Ordering::Relaxed);
             attached
@@ -96,6 +97,7 @@ impl Process {
                 ));
                 self.log.say(LogLevel::Info, &attachment.describe);
                 self.engines.equip(&attachment);
+                self.engines.take_core(&attachment);
                 if is_unattended {
                     self.log.warn_once(
                         "no thread may be started here (RLIMIT_NPROC): while the program computes \

@@ -11,6 +11,7 @@ use super::fitness::{Fitness, judge};
 use super::spawn::{ChildConnections, ShellConnections};
 use super::sys::Actions;
 use super::{Additions, completed, inherit_variable, search};
+use crate::cores;
 use crate::next;
 use crate::privileges::abi::before_exec;
 use crate::process;
@@ -68,12 +69,14 @@ unsafe fn with_environment<T>(theirs: Strings, how: Start, start: impl FnOnce(St
     }
     // SAFETY: the program's array.
     let (additions, list) = unsafe { complete(theirs, how) };
+    cores::leave();
     // The guard is closed here: the new program must not find signals blocked.
     let result = start(if additions.is_some() {
         list.as_ptr()
     } else {
         theirs
     });
+    cores::come_back();
     if replaces_us && let Some(process) = process::current() {
         let _in_call = InCall::enter();
         process.exec_failed();

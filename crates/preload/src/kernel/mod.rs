@@ -10,6 +10,7 @@ use slipstack_abi::kernel as abi;
 use slipstack_posix::{Errno, Interruptions, Kernel, Owner};
 
 use crate::cancel;
+use crate::cores;
 use crate::raw;
 use crate::signals;
 use crate::thread::{self, InCall, Thread};
@@ -67,6 +68,10 @@ impl Kernel for Libc {
 
     fn thread(&self) -> usize {
         core::ptr::from_ref(thread::current()).addr()
+    }
+
+    fn take_core(&self, core: usize) {
+        cores::take(core);
     }
 
     fn begin_call(&self) {

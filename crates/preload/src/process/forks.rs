@@ -5,11 +5,12 @@ use slipstack_posix::Process;
 use super::last::watch_this_thread;
 use super::{BEGINNING, current, end};
 use crate::thread::InCall;
-use crate::{heap, signals};
+use crate::{cores, heap, signals};
 
 /// Prepares for any fork: every lock of ours is held until it is over. A fork from inside our own
 /// call starts a helper, which leaves the program's sockets alone.
 pub extern "C" fn prepare() {
+    cores::leave();
     let is_helper = InCall::begin_long();
     if !is_helper {
         BEGINNING.take();
@@ -23,12 +24,14 @@ pub extern "C" fn prepare() {
 
 pub extern "C" fn parent() {
     let lending = over(Process::fork_parent).flatten();
+    cores::come_back();
     if let Some((process, lending)) = current().zip(lending) {
         process.lend(lending);
     }
 }
 
 pub extern "C" fn child() {
+    cores::forget();
     if !InCall::is_nested() {
         watch_this_thread();
     }

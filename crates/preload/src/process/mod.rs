@@ -15,6 +15,7 @@ use std::sync::OnceLock;
 use slipstack_config as config;
 use slipstack_posix::{Heuristics, Process, Settings, at_begin_of_threads};
 
+use crate::cores;
 use crate::kernel::{self, Libc};
 use crate::lock::Lock;
 use crate::raw::write_stderr;
@@ -68,7 +69,10 @@ fn begin() -> Option<Process> {
         return None;
     }
     // Calls of our own threads are never the program's: they hold locks that its calls take.
-    at_begin_of_threads(|| _ = InCall::begin_long());
+    at_begin_of_threads(|| {
+        InCall::begin_long();
+        cores::leave_inherited();
+    });
     std::panic::set_hook(Box::new(|panic| {
         write_stderr(format!("slipstack: internal error: {panic}\n").as_bytes());
         // Nothing of ours unwinds into the program.

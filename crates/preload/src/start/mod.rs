@@ -5,6 +5,7 @@ mod sys;
 use std::ffi::CString;
 
 use crate::cancel;
+use crate::cores;
 use crate::process::{self, INHERIT};
 use crate::signals;
 
@@ -15,6 +16,7 @@ fn start(mut variables: Vec<CString>) {
         let mut all = variables.iter().map(|v| v.as_bytes());
         all.any(|v| names.iter().any(|name| v.starts_with(name)))
     };
+    let has_cores = has(&[b"SLIPSTACK_CORES="]);
     let says_where = has(&sys::ADAPTER) || has(&[b"SLIPSTACK_BIN=", b"SLIPSTACK_INSTANCE="]);
     let is_adapter = !says_where && sys::is_adapter();
     let is_wanted = says_where || is_adapter || has(&[b"SLIPSTACK_"]);
@@ -31,6 +33,9 @@ fn start(mut variables: Vec<CString>) {
         cancel::at_first(process::wake_sleepers);
         sys::register();
         process::watch_this_thread();
+        if has_cores {
+            cores::keep_initial();
+        }
     }
     if inherits {
         process::activate();

@@ -9,7 +9,7 @@ mod sys;
 pub use sys::of;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, compiler_fence};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, compiler_fence};
 use std::sync::OnceLock;
 
 use slipstack_posix::Interruptions;
@@ -58,6 +58,8 @@ pub struct Thread {
     is_raw: AtomicBool,
     /// Our code keeps the thread from being cancelled, which it could be.
     is_undisturbed: AtomicBool,
+    /// The processor that the thread is bound to because it drives an engine, plus one.
+    core: AtomicU16,
     call_mask: AtomicU64,
     /// The signal mask to go back to when `is_deferred`.
     saved_mask: AtomicU64,
@@ -107,6 +109,7 @@ impl Thread {
             is_letting_in: AtomicBool::new(false),
             is_raw: AtomicBool::new(false),
             is_undisturbed: AtomicBool::new(false),
+            core: AtomicU16::new(0),
             call_mask: AtomicU64::new(0),
             saved_mask: AtomicU64::new(0),
             queued: AtomicU64::new(0),
@@ -161,6 +164,17 @@ impl Thread {
             0 => None,
             inverted => Some(!inverted),
         }
+    }
+
+    /// The processor that the thread is bound to because it drives an engine.
+    #[inline]
+    pub fn core(&self) -> Option<usize> {
+        usize::from(self.core.load(Relaxed)).checked_sub(1)
+    }
+
+    pub fn set_core(&self, core: Option<usize>) {
+        let number = core.and_then(|core| u16::try_from(core + 1).ok());
+        self.core.store(number.unwrap_or(0), Relaxed);
     }
 
     /// Handlers that have run on this thread, outside of calls.

@@ -174,6 +174,13 @@ impl Homes {
         self.all.lock().emptiest()
     }
 
+    /// An engine that no thread uses.
+    pub(crate) fn find_unused(&self) -> Option<(u32, Arc<Attachment>)> {
+        let all = self.all.lock();
+        let unused = all.engines.iter().find(|engine| engine.users == 0)?;
+        Some((unused.number, Arc::clone(&unused.attachment)))
+    }
+
     pub(crate) fn remember(&self, thread: usize, number: u32) {
         self.all.lock().remember(thread, number);
     }

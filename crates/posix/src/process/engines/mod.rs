@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use slipstack_channel::{Attach, AttachError, LogLevel, Placement, Rule};
 use slipstack_mem::Lock;
-use slipstack_mem::thread::with_room;
+use slipstack_mem::thread::{thread_id, with_room};
 
 use crate::addr::stack_addr;
 use crate::attachment::Attachment;
@@ -29,6 +29,11 @@ use crate::socket::description::Description;
 use absence::Absence;
 use homes::Homes;
 pub(crate) use listeners::listen_on_stack;
+
+/// Time for which the end of all engines together waits for neighbours that frames wait for. On a
+/// network that is at rest they answer within a millisecond; one that does not exist delays a
+/// program's end by this.
+const LAST_FRAMES_NS: u64 = 100_000_000;
 
 /// The engines of one process.
 pub(crate) struct Engines {
@@ -202,9 +207,10 @@ impl Engines {
         if !self.homes.may_ask(self.attach.engines_max(), now_ns) {
             return None;
         }
+        let id = thread_id();
         let attached = with_room(|| {
             self.kernel.begin_call();
-            let attached = self.attach.attach_another();
+            let attached = self.attach.attach_another(id);
             self.kernel.end_call();
             attached
         });
@@ -216,7 +222,32 @@ impl Engines {
         let attachment = Arc::new(Attachment::new(attachment, station));
         self.log.say(LogLevel::Info, &attachment.describe);
         self.equip(&attachment);
+        self.take_core(&attachment);
         Some(self.homes.add(attachment))
+    }
+
+    /// Finds an engine for the calling thread alone: an unused or a new one.
+    pub(crate) fn find_engine(&self) -> Option<u32> {
+        let Some(unused) = self.homes.find_unused() else {
+            return self.one_more();
+        };
+        self.take_core(&unused.1);
+        Some(unused.0)
+    }
+
+    /// Binds the calling thread, whose engine this is, to the engine's processor.
+    pub(crate) fn take_core(&self, attachment: &Attachment) {
+        if let Some(core) = attachment.core {
+            self.kernel.take_core(core);
+        }
+    }
+
+    /// Ends the use of engines, because the process ends, is replaced or goes on without them.
+    pub(crate) fn end_sessions(&self, attachments: &[Arc<Attachment>]) {
+        let until_ns = self.kernel.now_ns() + LAST_FRAMES_NS;
+        for attachment in attachments {
+            attachment.end_session(until_ns);
+        }
     }
 
     /// Whether connections last long enough to be moved.

@@ -107,14 +107,6 @@ impl Engines {
         }
     }
 
-    /// Finds an engine for one thread: an unused or a new one.
-    fn find_engine(&self) -> Option<u32> {
-        match self.homes.emptiest() {
-            Some((number, 0)) => Some(number),
-            _ => self.one_more(),
-        }
-    }
-
     /// Moves listeners of a set's thread that are real on another engine to the engine of the set.
     fn move_listeners(&self, set: &Arc<Set>) {
         let Some(home) = self.home_of(set) else {

@@ -55,10 +55,7 @@ impl Engines {
             self.homes.enter(&attachment);
             return Some(attachment);
         }
-        let number = match self.homes.emptiest() {
-            Some((number, 0)) => number,
-            _ => self.one_more()?,
-        };
+        let number = self.find_engine()?;
         self.homes.remember(thread, number);
         let attachment = self.homes.of_thread(thread)?;
         self.homes.enter(&attachment);

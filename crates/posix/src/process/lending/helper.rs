@@ -348,7 +348,7 @@ impl Process {
         self.lending.is_confined.store(true, Ordering::Relaxed);
         if let Some(attachment) = self.engines.first() {
             attachment.lose();
-            attachment.end_session();
+            self.engines.end_sessions(std::slice::from_ref(&attachment));
             self.on_engine_death(&attachment);
         }
         wait_until(|| own_threads().next().is_none());

@@ -200,7 +200,7 @@ impl Driver for FakeEngine {
         self.is_dead.load(Ordering::Relaxed)
     }
 
-    fn end_session(&self) {}
+    fn end_session(&self, _until_ns: u64) {}
 }
 
 impl Inner {

@@ -32,7 +32,7 @@ struct TestAttach {
 }
 
 impl Attach for TestAttach {
-    fn attach(&self) -> Result<EngineHandle, AttachError> {
+    fn attach(&self, _thread: u32) -> Result<EngineHandle, AttachError> {
         let is_inside = self.inside.lock().unwrap().contains(&this_thread());
         self.was_inside.store(is_inside, Ordering::Relaxed);
         let takes = Duration::from_millis(self.takes_ms.load(Ordering::Relaxed));
@@ -54,6 +54,7 @@ impl Attach for TestAttach {
             program,
             driver: engine as Arc<dyn Driver>,
             describe: "a test engine".to_owned(),
+            core: None,
         })
     }
 
