@@ -12,6 +12,7 @@ from harness import test
 from harness.http import Connection, get
 from harness.nginx import Nginx
 from harness.process import until
+from harness.tagged import all_tagged_beside
 from test_flapping import give_queues
 from test_iperf3 import assert_moved, measure
 from test_mtu import HEADERS, LEN, Asker, set_mtu
@@ -118,6 +119,20 @@ def the_kernel_keeps_its_services_and_nothing_is_left_of_a_killed_stack(world):
     again = world.stack(*world.program("threaded.py"), "server", 7000)
     world.wait_port(7000, process=again)
     assert "prog/xdp" in counters(world)
+
+
+@test(modes=("inprocess",))
+def frames_of_a_vlan_are_not_the_stacks_though_the_tag_is_beside_them(world):
+    world.kind = "xdp"
+    server = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=server)
+    with all_tagged_beside(world):
+        try:
+            world.connect(7000, 0.5).close()
+            raise AssertionError("the SYN of another network was answered")
+        except TimeoutError:
+            pass
+    world.connect(7000).close()
 
 
 ASKERS = """

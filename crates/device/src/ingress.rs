@@ -9,8 +9,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use crate::bpf::btf::Functions;
 use crate::bpf::programs::Maps;
+use crate::bpf::sys::Extras;
 use crate::bpf::{filters, sys};
 use crate::error::DeviceError;
 use crate::netlink::{self, Request, push_attribute};
@@ -77,29 +77,29 @@ pub(crate) fn load_program(
     attach: u32,
     code: &[u64],
 ) -> Result<OwnedFd, DeviceError> {
-    load_program_with(program, kind, attach, code, None)
+    load_program_with(program, kind, attach, code, Extras::default())
 }
 
-/// As [`load_program`] for one that has functions of its own.
+/// As [`load_program`] for one that has something of its own.
 pub(crate) fn load_program_with(
     program: &'static str,
     kind: u32,
     attach: u32,
     code: &[u64],
-    functions: Option<&Functions>,
+    extras: Extras<'_>,
 ) -> Result<OwnedFd, DeviceError> {
-    sys::load_program(program, kind, attach, code, functions).map_err(|(source, log)| match source
-        .raw_os_error()
-    {
-        Some(libc::EPERM) => DeviceError::MissingCapability {
-            capability: "CAP_BPF and CAP_NET_ADMIN",
-            doing: "loading an eBPF program",
-        },
-        _ => DeviceError::Verifier {
-            program,
-            source,
-            log,
-        },
+    sys::load_program(program, kind, attach, code, extras).map_err(|(source, log)| {
+        match source.raw_os_error() {
+            Some(libc::EPERM) => DeviceError::MissingCapability {
+                capability: "CAP_BPF and CAP_NET_ADMIN",
+                doing: "loading an eBPF program",
+            },
+            _ => DeviceError::Verifier {
+                program,
+                source,
+                log,
+            },
+        }
     })
 }
 

@@ -98,6 +98,7 @@ const TO_BIG_ENDIAN: u8 = 0xdc;
 const ATOMIC_WORD: u8 = 0xc3;
 const FETCH_AND_ADD: i32 = 1;
 const PSEUDO_CALL: u8 = 1;
+const PSEUDO_KERNEL_CALL: u8 = 2;
 const PSEUDO_MAP_FD: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;
 
@@ -209,6 +210,12 @@ impl Program {
     pub(crate) fn call_local(&mut self, function: Label) {
         self.calls.push((self.code.len(), function));
         self.push(CLASS_JMP | CALL, 0, PSEUDO_CALL, 0, 0);
+    }
+
+    /// Calls a function of the kernel, named by its number in the kernel's type information.
+    pub(crate) fn call_kernel(&mut self, function: u32) {
+        let function = function.cast_signed();
+        self.push(CLASS_JMP | CALL, 0, PSEUDO_KERNEL_CALL, 0, function);
     }
 
     /// Position of the next instruction.

@@ -42,6 +42,9 @@ pub(crate) const XDP_NATIVE: u32 = 4;
 /// `BPF_F_XDP_HAS_FRAGS`.
 const HAS_FRAGS: u32 = 1 << 5;
 
+/// `BPF_F_XDP_DEV_BOUND_ONLY`.
+const ONE_DEVICE: u32 = 1 << 6;
+
 /// Words of the largest `union bpf_attr` that is used here.
 const ATTR_WORDS: usize = 16;
 /// Bytes of `struct bpf_map_info` up to the fields used here.
@@ -210,32 +213,43 @@ pub(crate) fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
     attr.call_fd(TYPES_LOAD)
 }
 
-/// Loads a program, with its functions if it has some of its own. The second value of an error is
-/// the verifier's log.
+/// Things that only some programs have.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Extras<'a> {
+    /// Functions of its own.
+    pub(crate) functions: Option<&'a Functions>,
+    /// The interface that alone it is for; 0 = any.
+    pub(crate) device: u32,
+}
+
+/// Loads a program. The second value of an error is the verifier's log.
 pub(crate) fn load_program(
     name: &str,
     kind: u32,
     attach: u32,
     code: &[u64],
-    functions: Option<&Functions>,
+    extras: Extras<'_>,
 ) -> Result<OwnedFd, (io::Error, String)> {
     let load = |log: &mut [u8]| {
         let [low, high] = name_words(name);
-        let flags = if kind & PROG_IN_PIECES != 0 {
-            HAS_FRAGS
-        } else {
-            0
-        };
+        let flags = [
+            (kind & PROG_IN_PIECES != 0, HAS_FRAGS),
+            (extras.device != 0, ONE_DEVICE),
+        ];
+        let flags = flags.iter().filter(|(is_set, _)| *is_set);
+        let flags = flags.fold(0, |all, (_, flag)| all | flag);
         let mut attr = Attr::new()
             .u32(0, kind & !PROG_IN_PIECES)
             .u32(44, flags)
             .u32(4, u32::try_from(code.len()).unwrap_or(u32::MAX))
             .u64(8, code.as_ptr() as u64)
-            .bytes(16, b"MIT\0")
+            // Functions of the kernel are for programs under the GPL.
+            .bytes(16, b"Dual MIT/GPL\0")
             .u64(48, low)
             .u64(56, high)
+            .u32(64, extras.device)
             .u32(68, attach);
-        if let Some(functions) = functions {
+        if let Some(functions) = extras.functions {
             attr = attr
                 .fd(72, functions.types.as_fd())
                 .u32(76, size_of_val(&functions.places[0]) as u32)

@@ -27,11 +27,9 @@ pub(crate) fn load_steering(steering: &Steering, l3: i32) -> Result<OwnedFd, Dev
         DeviceError::system(doing, "CAP_BPF", source)
     })?;
     let kind = sys::PROG_SOCKET_FILTER;
-    load_program_with(
-        "slip_steer",
-        kind,
-        0,
-        &code.instructions,
-        functions.as_ref(),
-    )
+    let extras = sys::Extras {
+        functions: functions.as_ref(),
+        device: 0,
+    };
+    load_program_with("slip_steer", kind, 0, &code.instructions, extras)
 }

@@ -1,7 +1,7 @@
 //! Opening an interface with AF_XDP sockets on its queues.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -13,14 +13,14 @@ use super::raw::Memory;
 use super::socket::{METADATA_LEN, RX_FRAMES, RX_HEADROOM, Socket, SocketParams, TX_FRAMES};
 use super::{XdpSlot, sys};
 use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened};
-use crate::bpf::programs::SLOT_OF_FIRST_QUEUE;
+use crate::bpf::programs::{Maps, SLOT_OF_FIRST_QUEUE};
 use crate::bpf::redirect;
 use crate::bpf::sys as bpf;
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::ethtool::{Ethtool, Rss};
 use crate::iface::{self, KernelInterface};
-use crate::ingress::load_program;
+use crate::ingress::load_program_with;
 use crate::packet::{PacketSlot, RingParams, open_members, shared_link};
 use crate::parts::{SlotParts, own_value};
 use crate::position::RingPosition;
@@ -208,18 +208,22 @@ impl Attached {
         let failed = |source| system("creating the map of AF_XDP sockets", source);
         let map = bpf::create_map("slip_sockets", bpf::MAP_XSK, 4, 4, queues.max(1), 0);
         let map = map.map_err(failed)?;
-        let code = redirect::redirect(maps(steering)?, map.as_fd(), shape.len_max());
-        let kind = match link.mtu > MTU_IN_ONE {
-            true => bpf::PROG_XDP | bpf::PROG_IN_PIECES,
-            false => bpf::PROG_XDP,
+        let place = Place {
+            maps: maps(steering)?,
+            sockets: map.as_fd(),
+            len_max: shape.len_max(),
         };
-        let program = load_program("slip_xdp", kind, bpf::ATTACH_XDP, &code)?;
-        let flags = match mode {
-            Mode::Native | Mode::ZeroCopy => bpf::XDP_NATIVE,
-            Mode::Generic => bpf::XDP_GENERIC,
+        let held = match mode {
+            Mode::Generic => place.attach(link, mode, None)?,
+            Mode::Native | Mode::ZeroCopy => {
+                let with_tags = |function| place.attach(link, mode, Some(function)).ok();
+                // An older kernel, or a driver that tells no tags.
+                match redirect::tag_function().and_then(with_tags) {
+                    Some(held) => held,
+                    None => place.attach(link, mode, None)?,
+                }
+            }
         };
-        let held = bpf::link_xdp(program.as_fd(), link.index, flags);
-        let held = held.map_err(|source| refused(link, mode, source))?;
         let mut sockets = Vec::new();
         for queue in 0..queues {
             let (socket, memory) = open_socket(link, queue, mode, &mut shape)?;
@@ -282,6 +286,40 @@ impl Attached {
             }),
             delivery,
         }
+    }
+}
+
+/// Maps and limits of the program on an interface.
+struct Place<'a> {
+    maps: Maps<'a>,
+    sockets: BorrowedFd<'a>,
+    len_max: u32,
+}
+
+impl Place<'_> {
+    /// Attaches the program for as long as the result is held.
+    fn attach(
+        &self,
+        link: &KernelInterface,
+        mode: Mode,
+        tag_function: Option<u32>,
+    ) -> Result<OwnedFd, DeviceError> {
+        let code = redirect::redirect(self.maps, self.sockets, self.len_max, tag_function);
+        let kind = match link.mtu > MTU_IN_ONE {
+            true => bpf::PROG_XDP | bpf::PROG_IN_PIECES,
+            false => bpf::PROG_XDP,
+        };
+        let extras = bpf::Extras {
+            functions: None,
+            device: tag_function.map_or(0, |_| link.index),
+        };
+        let program = load_program_with("slip_xdp", kind, bpf::ATTACH_XDP, &code, extras)?;
+        let flags = match mode {
+            Mode::Native | Mode::ZeroCopy => bpf::XDP_NATIVE,
+            Mode::Generic => bpf::XDP_GENERIC,
+        };
+        let held = bpf::link_xdp(program.as_fd(), link.index, flags);
+        held.map_err(|source| refused(link, mode, source))
     }
 }
 
