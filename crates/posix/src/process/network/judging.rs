@@ -141,7 +141,10 @@ impl Network {
         name: i32,
         value: &[u8],
     ) -> Result<(), Errno> {
-        if let Some(error) = refusal(socket.kind == Kind::Stream, level, name, value)
+        // The kernel refuses the other family's options itself.
+        let is_of_family = level != libc::IPPROTO_IPV6 || socket.family == Family::V6;
+        if is_of_family
+            && let Some(error) = refusal(socket.kind == Kind::Stream, level, name, value)
             && self.policy().is_some()
         {
             return Err(error);
