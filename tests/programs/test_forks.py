@@ -9,6 +9,7 @@ import socket
 import subprocess
 
 from harness import test
+from harness.process import until
 from harness.process import rss_kib, until
 from harness.world import PROGRAMS
 
@@ -101,3 +102,39 @@ def a_server_forks_every_millisecond_beside_hundreds_of_connections(world):
     until(is_given_back, 5, f"{before} descriptors, threads, … again")
     grown = used(world, server)[1] - kib_before
     assert grown < GROWTH_KIB, f"the keeper has {grown} KiB more"
+
+
+CLOSED_BY_A_GRANDCHILD = """
+import os, socket, time
+with socket.create_server(("0.0.0.0", 7120)) as listener:
+    sock, _ = listener.accept()
+sock.recv(1)
+if os.fork() == 0:
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        os.closerange(3, 1000)
+        time.sleep(20)
+    os._exit(0)
+os.wait()
+sock.close()
+time.sleep(20)
+"""
+
+
+@test
+def a_connection_ends_though_a_grandchild_that_has_closed_it_unused_lives_on(world):
+    server = world.stack("/usr/bin/python3", "-c", CLOSED_BY_A_GRANDCHILD)
+    world.strays.append(lambda: int(server.output() or 0))
+    until(lambda: "is reached at" in server.errors() or world.mode == "kernel", 10, "it is up")
+    sock = until(lambda: connected(world), 10, "the server listens")
+    with sock:
+        sock.sendall(b"x")
+        sock.settimeout(5)
+        assert sock.recv(1) == b""
+
+
+def connected(world):
+    try:
+        return world.connect(7120)
+    except ConnectionRefusedError:
+        return None

@@ -96,13 +96,16 @@ impl Parentage {
     /// The way to close a socket that was not used: without effect outside, by word to the steward
     /// of its connection, or not without a description of the child's.
     fn closing(&self, old: &Description) -> Closing {
-        let by = |control: Option<Arc<Control>>| control.map_or(Closing::Silent, Closing::GiveBack);
+        let by = |control: Option<Arc<Control>>, id| match control {
+            Some(control) => Closing::GiveBack(control, id),
+            None => Closing::Silent,
+        };
         match old.decided() {
             None | Some(Decided::Listener(_)) => Closing::Silent,
-            Some(Decided::Stream(_)) => by(self.lent.of_parent(old.id).1),
+            Some(Decided::Stream(_)) => by(self.lent.of_parent(old.id).1, old.id),
             Some(Decided::Foreign(it)) if it.has_kernel_part() => Closing::AsOwn,
             Some(Decided::Foreign(it)) if it.is_taken() => Closing::Silent,
-            Some(Decided::Foreign(it)) => by(self.lent.instead_of(it.control().as_ref())),
+            Some(Decided::Foreign(it)) => by(self.lent.instead_of(it.control().as_ref()), it.id()),
             Some(Decided::Dgram(_)) => Closing::AsOwn,
         }
     }
@@ -154,7 +157,8 @@ impl Parentage {
 /// The way to close a socket of the parent's.
 enum Closing {
     Silent,
-    GiveBack(Arc<Control>),
+    /// The steward's number for the connection.
+    GiveBack(Arc<Control>, u64),
     AsOwn,
 }
 
@@ -247,8 +251,8 @@ impl Renewal {
         for (number, id, closing) in closed {
             match closing {
                 Closing::AsOwn => continue,
-                Closing::GiveBack(control) if kept.insert(id) => left.give_back(control, id),
-                Closing::GiveBack(_) | Closing::Silent => {}
+                Closing::GiveBack(control, its) if kept.insert(id) => left.give_back(control, its),
+                Closing::GiveBack(..) | Closing::Silent => {}
             }
             table.forget_parents(number);
             left.numbers.push(number);

@@ -183,6 +183,11 @@ impl Borrowed {
         self.token.try_lock().and_then(|token| *token)
     }
 
+    /// The number by which the steward knows it.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
     /// Whether the kernel's part is kept beside the pair; also if that cannot be read.
     pub(crate) fn has_kernel_part(&self) -> bool {
         self.kernel_part.try_lock().is_none_or(|it| it.is_some())
