@@ -156,6 +156,11 @@ impl Attachment {
         let is_attended = now_ns.saturating_sub(turned_ns) < ATTENDED_NS;
         let has_more = || self.program.rx_available(sock) > 0;
         if batch.holds() && is_attended && answers.are_held(thread, count, has_more(), now_ns) {
+            if !batch.has_net() {
+                // An instance that sleeps is woken; one at work looks before it sleeps.
+                self.driver.commands();
+            }
+            sleepers.nudge(|| now_ns);
             return;
         }
         self.after_push(kernel, socket);

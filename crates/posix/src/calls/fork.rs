@@ -75,6 +75,7 @@ impl Process {
         self.report.hold();
         self.table.hold();
         self.numbers.hold();
+        self.poll_looks.hold();
         self.lending.hold();
     }
 
@@ -133,6 +134,7 @@ impl Process {
     /// Returns the locked entries; those that `is_released` names are released. Last of all another
     /// thread may fork.
     fn release_all(&self, is_released: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+        self.poll_looks.release();
         self.numbers.release();
         self.table.release();
         self.report.release();

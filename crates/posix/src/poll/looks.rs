@@ -31,6 +31,17 @@ pub(crate) struct LooksAt<'a> {
 }
 
 impl PollLooks {
+    /// Over a fork.
+    pub(crate) fn hold(&self) {
+        self.0.iter().for_each(Lock::hold);
+    }
+
+    pub(crate) fn release(&self) {
+        for place in &self.0 {
+            place.release();
+        }
+    }
+
     pub(crate) fn at(&self, thread: usize, kernel: &[libc::pollfd]) -> LooksAt<'_> {
         let mut hasher = IdHasher::default();
         hasher.write_u64(thread as u64);

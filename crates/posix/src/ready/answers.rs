@@ -3,8 +3,9 @@
 //! A thread that works through a queue of datagrams sends one after the other. Each one that leaves
 //! by itself costs a system call, and wakes the peer for one answer. So while more input waits for
 //! the thread, and its datagrams follow each other closely, they are held and leave together: with
-//! the last answer, when nothing is left to be read, with the next wait, or when they have been
-//! held for 50 µs. The first datagram after a pause leaves at once.
+//! the last answer, when nothing is left to be read, with the next wait, or with one that is sent
+//! after they have been held for 50 µs. If the thread makes no call for some milliseconds, a
+//! stand-in or the instance sends them. The first datagram after a pause leaves at once.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -32,6 +33,10 @@ pub(crate) struct Answers {
 impl Answers {
     /// `thread` has received so many datagrams in one call.
     pub(crate) fn on_received(&self, thread: usize, count: usize) {
+        let is_others = self.thread.load(Ordering::Relaxed) != thread;
+        if is_others && self.held.load(Ordering::Relaxed) > 0 {
+            return;
+        }
         self.enter(thread);
         self.unanswered.store(count, Ordering::Relaxed);
     }
@@ -145,6 +150,14 @@ mod tests {
         assert!(!answers.are_held(1, 1, false, NOW + 2));
         answers.on_received(1, 8);
         assert!(!answers.are_held(1, 8, false, NOW + 3));
+    }
+
+    #[test]
+    fn what_another_thread_receives_changes_nothing_for_held_answers() {
+        let answers = Answers::default();
+        assert!(!answers.are_held(1, 1, true, NOW) && answers.are_held(1, 1, true, NOW + 1));
+        answers.on_received(2, 8);
+        assert!(answers.take(1));
     }
 
     #[test]
