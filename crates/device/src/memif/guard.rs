@@ -98,8 +98,19 @@ impl Guard {
     }
 
     /// Records the position to which the keeper has come at a queue that is [`Part::Stalled`].
-    pub(super) fn note_taken(&mut self, lane: usize, position: u16) {
-        self.queues[lane].taken = Some(position);
+    /// `is_stuck`: it could take nothing of what waits, as where an engine has stopped while it had
+    /// the ring; the next look tries again.
+    pub(super) fn note_taken(&mut self, lane: usize, position: u16, is_stuck: bool) {
+        self.queues[lane] = match is_stuck {
+            true => Seen {
+                position: Some(position),
+                taken: None,
+            },
+            false => Seen {
+                position: None,
+                taken: Some(position),
+            },
+        };
     }
 
     /// Returns which part of a queue the keeper has to do. An engine that has stopped does not keep
@@ -140,17 +151,15 @@ impl Guard {
         if self.is_running {
             return;
         }
-        let works = |lane: &usize| board.has_engine(*lane, steering) && !self.is_stalled(*lane);
-        let mut engines = (0..link.lanes()).filter(works);
-        let may_stop = self.is_due && !self.is_needed;
-        if may_stop {
+        let has_engine = |lane: &usize| board.has_engine(*lane, steering);
+        let mut engines = (0..link.lanes()).filter(has_engine);
+        let may_stop =
+            self.is_due && !self.is_needed || engines.clone().all(|lane| self.is_stalled(lane));
+        if may_stop && board.is_guarded() {
             board.set_guarded(false);
         }
         // An engine that masked its queue before it could see that has rung no bell.
-        let is_needed = match may_stop {
-            true => engines.any(|lane| link.is_rx_masked(lane)),
-            false => engines.next().is_some(),
-        };
+        let is_needed = !may_stop || engines.any(|lane| link.is_rx_masked(lane));
         if is_needed {
             self.is_running = self.set_timer(LOOK_EVERY_NS);
             board.set_guarded(self.is_running);

@@ -66,16 +66,20 @@ impl MemifSlot {
             if part == Part::None {
                 continue;
             }
-            if let Some(link) = &self.link {
+            let before = self.link.as_ref().map(|link| {
                 // As in `rouse`.
                 clear(link.rx_bell(lane));
-            }
+                link.rx_position(lane)
+            });
+            let has_room = budget > done;
             done += self.rx_lane(lane, budget - done, sink);
             if part == Part::Stalled
                 && let (Source::Control(_, guard), Some(link)) =
                     (&mut self.setup.source, &self.link)
             {
-                guard.note_taken(lane, link.rx_position(lane));
+                let position = link.rx_position(lane);
+                let is_stuck = before == Some(position) && has_room && link.has_rx(lane);
+                guard.note_taken(lane, position, is_stuck);
             }
         }
         if let (Source::Control(_, guard), Some(link)) = (&mut self.setup.source, &self.link) {
