@@ -78,7 +78,7 @@ def run_many(entries, jobs, options):
     finally:
         # Of an interrupted run: each cleans up.
         for apart in running:
-            apart.end = 0
+            apart.end = apart.end if apart.is_late else 0
         while running:
             running = [apart for apart in running if not apart.outcome()]
             time.sleep(0.01)
@@ -156,7 +156,7 @@ def show(world):
 
 def remove_namespaces(pid):
     """Whatever a test that died has left."""
-    for suffix in ("s", "c"):
+    for suffix in ("s", "c", "d"):
         if os.path.exists(f"/run/netns/ss-{pid}-{suffix}"):
             namespace = net.Namespace.__new__(net.Namespace)
             namespace.name, namespace.path = f"ss-{pid}-{suffix}", f"/run/netns/ss-{pid}-{suffix}"

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import comparison
+from . import comparison, expert
 from .apart import is_recorded, run_apart, run_many
 from .registry import MODES, load
 from .world import TARGET
@@ -93,6 +93,8 @@ def run_all(wanted, options, of_kernel):
     outcomes = []
     if options.captures:
         comparison.clear(options.captures)
+        # For all tests, and removed with this process.
+        expert.configuration()
     started = time.monotonic()
     wanted = wanted * options.repeat
     together = [entry for entry in wanted if not entry[0].is_serial]
