@@ -121,6 +121,7 @@ static void values(void) {
 }
 
 int main(void) {
+    receive_stamps_begin();
     received("SO_TIMESTAMP", SO_TIMESTAMP, 1);
     received("SO_TIMESTAMPNS", SO_TIMESTAMPNS, 1);
     received("SO_TIMESTAMPING", SO_TIMESTAMPING, SOF_TIMESTAMPING_RX_SOFTWARE | COMMON);

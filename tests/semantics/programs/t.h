@@ -137,6 +137,26 @@ static inline void readable(int fd) {
     poll(&p, 1, 1000);
 }
 
+/* Waits until the kernel stamps what arrives, and keeps it at that: it begins some time after
+ * the first socket on the machine has asked, and what arrives before then has no SCM_TIMESTAMPING. */
+static inline void receive_stamps_begin(void) {
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    int flags = (1 << 3) | (1 << 4); /* SOF_TIMESTAMPING_RX_SOFTWARE, SOF_TIMESTAMPING_SOFTWARE */
+    struct sockaddr_in own;
+    socklen_t len = sizeof own;
+    bind_to(fd, "127.0.0.1", 0), getsockname(fd, (void *)&own, &len);
+    setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof flags);
+    for (int i = 0; i < 200; i++) {
+        char byte, place[256];
+        struct iovec in = {&byte, 1};
+        struct msghdr message = {
+            .msg_iov = &in, .msg_iovlen = 1, .msg_control = place, .msg_controllen = sizeof place};
+        sendto(fd, "x", 1, 0, (void *)&own, len), readable(fd);
+        if (recvmsg(fd, &message, MSG_DONTWAIT) == 1 && message.msg_controllen) return;
+        sleep_ms(5);
+    }
+}
+
 static inline void say_poll(const char *what, short events) {
     printf("%s:", what);
     if (events & POLLIN) printf(" IN");

@@ -122,6 +122,7 @@ static void stamps(void) {
     int fd = socket(AF_INET, SOCK_DGRAM, 0),
         set = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
     NOTE("stamps");
+    receive_stamps_begin();
     SAY(connect_to(fd, peer_ip(), 7001));
     SAY(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &set, sizeof set));
     SAY(send(fd, "x", 1, 0));
