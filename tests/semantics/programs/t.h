@@ -137,8 +137,8 @@ static inline void readable(int fd) {
     poll(&p, 1, 1000);
 }
 
-/* Waits until the kernel stamps what arrives, and keeps it at that: it begins some time after
- * the first socket on the machine has asked, and what arrives before then has no SCM_TIMESTAMPING. */
+/* Waits until the kernel stamps what arrives, and keeps it at that: it begins some time after the
+ * first socket on the machine has asked, and what arrives before then has no SCM_TIMESTAMPING. */
 static inline void receive_stamps_begin(void) {
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
     int flags = (1 << 3) | (1 << 4); /* SOF_TIMESTAMPING_RX_SOFTWARE, SOF_TIMESTAMPING_SOFTWARE */
