@@ -287,6 +287,7 @@ impl From<Error> for AttachError {
         AttachError {
             sentence: error.to_string(),
             may_pass: error.is_exhaustion(),
+            is_known: error.is_known_exhaustion(),
             why: match error {
                 Error::NoAddresses { .. } => Why::NoAddresses,
                 error if error.is_exhaustion() => Why::NoSlot,
@@ -300,8 +301,13 @@ impl Error {
     /// Returns whether every slot is taken, or as many clients are there as may be: another may
     /// end.
     fn is_exhaustion(&self) -> bool {
-        let refusal = Refusal::Exhausted;
-        matches!(self, Error::Refused { refusal: it, .. } if *it == refusal)
+        let is_it = |it| matches!(it, Refusal::Exhausted | Refusal::StillExhausted);
+        matches!(self, Error::Refused { refusal, .. } if is_it(*refusal))
+    }
+
+    fn is_known_exhaustion(&self) -> bool {
+        let known = Refusal::StillExhausted;
+        matches!(self, Error::Refused { refusal, .. } if *refusal == known)
     }
 
     pub(crate) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Error {

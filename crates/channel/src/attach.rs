@@ -37,6 +37,8 @@ pub struct AttachError {
     pub why: Why,
     /// The engine belongs to an instance that is down but may restart.
     pub may_pass: bool,
+    /// Another process that was forked from the same program has the same sentence.
+    pub is_known: bool,
 }
 
 impl fmt::Display for AttachError {
@@ -61,6 +63,7 @@ pub trait Attach: Send + Sync {
             sentence: "there is one engine for all threads".to_owned(),
             why: Why::NoStack,
             may_pass: false,
+            is_known: false,
         })
     }
 

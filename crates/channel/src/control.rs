@@ -29,7 +29,7 @@ pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitEntry};
 pub use viewer::{Viewer, of_another_user};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 16;
+pub const CONTROL_VERSION: u32 = 17;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -266,6 +266,8 @@ pub enum Refusal {
     NotPermitted,
     /// A table, or the device's slots, are full.
     Exhausted,
+    /// As [`Refusal::Exhausted`], which a process of the same family has been told lately.
+    StillExhausted,
     AddressInUse,
     /// No such client, process or region.
     Unknown,

@@ -246,6 +246,7 @@ impl Attach for VirtualAttach {
             sentence: format!("no shared memory for the script's engine: {what}"),
             why: Why::NoStack,
             may_pass: false,
+            is_known: false,
         };
         let end = EngineEnd::create().map_err(|error| failed(&error))?;
         let program = ProgramEnd::open(end.region().clone()).map_err(|error| failed(&error))?;

@@ -8,6 +8,7 @@ mod clients;
 mod control;
 mod departures;
 mod endings;
+mod exhaustion;
 mod inquiries;
 mod mechanisms;
 mod passing;
@@ -175,8 +176,7 @@ pub struct Server {
     vacated: Vec<(u16, u64)>,
     stalls: stalls::Stalls,
     is_stopping: bool,
-    /// The last request for a slot failed, which has been logged.
-    is_full: bool,
+    exhaustion: exhaustion::Exhaustion,
 }
 
 impl Server {
@@ -236,7 +236,7 @@ impl Server {
             vacated: Vec::new(),
             stalls: stalls::Stalls::default(),
             is_stopping: false,
-            is_full: false,
+            exhaustion: exhaustion::Exhaustion::default(),
         };
         if is_successor {
             let mut flows = server.inherit_orphans(now);

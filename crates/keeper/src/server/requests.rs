@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use slipstack_channel::REGION_LEN_MAX;
 use slipstack_channel::control::{Refusal, Reply, Request, TimeWaitEntry};
 use slipstack_device::{Flow, Port, Transport};
-use slipstack_mem::Region;
+use slipstack_mem::{Region, now_ns};
 use slipstack_stack::SocketError;
 use tracing::{info, warn};
 
@@ -144,15 +144,8 @@ impl Server {
             Ok(slot) => slot,
             // The device has been opened again: its descriptors are others.
             Err(LeaseError::HasSlot(slot)) => return self.pass_slot(slot, (0, 0), false),
-            Err(error) => {
-                let (refusal, message) = self.explain(&error);
-                if !std::mem::replace(&mut self.is_full, true) {
-                    warn!("{message}");
-                }
-                return Err((refusal, message));
-            }
+            Err(error) => return Err(self.explain_to(client, &error)),
         };
-        self.is_full = false;
         self.resources.state.leases.note_thread(client, thread);
         let answer = self.prepare_slot(client, slot);
         match &answer {
@@ -520,6 +513,21 @@ impl Server {
             .collect()
     }
 
+    /// As [`Server::explain`], where a program's processes ask again and again.
+    fn explain_to(&mut self, client: ClientId, error: &LeaseError) -> (Refusal, String) {
+        let (refusal, message) = self.explain(error);
+        let family = self.resources.state.leases.clients.find(client);
+        let family = family.map(|client| client.family);
+        if refusal != Refusal::Exhausted {
+            return (refusal, message);
+        }
+        if !self.exhaustion.is_news(family, now_ns()) {
+            return (Refusal::StillExhausted, message);
+        }
+        warn!("{message}");
+        (refusal, message)
+    }
+
     /// A refusal in words.
     fn explain(&self, error: &LeaseError) -> (Refusal, String) {
         let leases = &self.resources.state.leases;
@@ -542,8 +550,9 @@ impl Server {
             LeaseError::NoSlot { slots } => (
                 Refusal::Exhausted,
                 format!(
-                    "all {slots} slots of {interface} are taken; end a program, or end all and \
-                     start with more --slots"
+                    "all {slots} slots of {interface} are taken, and other processes wait for one; \
+                     end a program, end all and start with more --slots, or use an instance, \
+                     which takes one slot for all programs"
                 ),
             ),
             LeaseError::HasSlot(slot) => (

@@ -310,10 +310,11 @@ impl Engines {
             .on_trouble(&asked, begun_ns, self.kernel.now_ns());
         *self.trouble.lock() = Some(error.clone());
         if !self.settings.strict {
-            // The first worker beyond the slots reports for the others, by way of the keeper.
-            let level = match error.why {
-                Reason::NoSlot if self.is_forked.load(Ordering::Relaxed) => LogLevel::Info,
-                _ => LogLevel::Error,
+            // The first worker beyond the slots reports for the others.
+            let is_reported = error.is_known && self.is_forked.load(Ordering::Relaxed);
+            let level = match is_reported {
+                true => LogLevel::Info,
+                false => LogLevel::Error,
             };
             self.log.say_once(level, &error.sentence);
         }

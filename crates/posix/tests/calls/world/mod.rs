@@ -44,6 +44,7 @@ impl Attach for TestAttach {
                 sentence,
                 why: Why::NoStack,
                 may_pass,
+                is_known: false,
             });
         }
         let end = EngineEnd::create().unwrap();
