@@ -80,6 +80,52 @@ impl From<String> for LinkNotice {
     }
 }
 
+/// The methods of a [`Device`] that ask, passed on to the device in a field.
+macro_rules! pass_on {
+    ($device:ident) => {
+        fn poll_fd(&self) -> std::os::fd::RawFd {
+            self.$device.poll_fd()
+        }
+
+        fn descriptors(&self) -> Vec<std::os::fd::RawFd> {
+            self.$device.descriptors()
+        }
+
+        fn waiting_since_ns(&self) -> Option<u64> {
+            self.$device.waiting_since_ns()
+        }
+
+        fn tx_pending(&self) -> bool {
+            self.$device.tx_pending()
+        }
+
+        fn take_notice(&mut self) -> Option<$crate::device::LinkNotice> {
+            self.$device.take_notice()
+        }
+
+        fn queue_map(&self) -> Option<slipstack_wire::rss::QueueMap> {
+            self.$device.queue_map()
+        }
+
+        fn answers_away(&self) -> u64 {
+            self.$device.answers_away()
+        }
+
+        fn port_counters(&self) -> Vec<(u16, $crate::device::DeviceCounters)> {
+            self.$device.port_counters()
+        }
+
+        fn counters(&self) -> $crate::device::DeviceCounters {
+            self.$device.counters()
+        }
+
+        fn counters_at_hand(&self) -> $crate::device::DeviceCounters {
+            self.$device.counters_at_hand()
+        }
+    };
+}
+pub(crate) use pass_on;
+
 /// One slot of a network device. Nothing here blocks.
 pub trait Device: Send {
     fn info(&self) -> DeviceInfo;

@@ -1,14 +1,11 @@
 //! A device wrapper that shows frames to the program before the stack.
 
-use std::os::fd::RawFd;
-
 use slipstack_mem::RawSlice;
 use slipstack_terms::LinkTags;
 pub use slipstack_wire::LinkId;
-use slipstack_wire::rss::QueueMap;
 use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
-use crate::device::{Device, DeviceCounters, DeviceInfo, LinkNotice, Sink, TxFull};
+use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull, pass_on};
 
 /// The decision about a frame that the program has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,53 +238,16 @@ impl<D: Device> Device for Hooked<D> {
         }
     }
 
-    fn poll_fd(&self) -> RawFd {
-        self.device.poll_fd()
-    }
-
-    fn descriptors(&self) -> Vec<RawFd> {
-        self.device.descriptors()
-    }
-
     fn has_rx(&self) -> bool {
         self.device.has_rx() || self.hook.has_done()
     }
 
-    fn waiting_since_ns(&self) -> Option<u64> {
-        self.device.waiting_since_ns()
-    }
-
-    fn tx_pending(&self) -> bool {
-        self.device.tx_pending()
-    }
-
-    fn take_notice(&mut self) -> Option<LinkNotice> {
-        self.device.take_notice()
-    }
-
-    fn queue_map(&self) -> Option<QueueMap> {
-        self.device.queue_map()
-    }
-
-    fn answers_away(&self) -> u64 {
-        self.device.answers_away()
-    }
-
-    fn port_counters(&self) -> Vec<(u16, DeviceCounters)> {
-        self.device.port_counters()
-    }
-
-    fn counters(&self) -> DeviceCounters {
-        self.device.counters()
-    }
-
-    fn counters_at_hand(&self) -> DeviceCounters {
-        self.device.counters_at_hand()
-    }
+    pass_on!(device);
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::RawFd;
     use std::sync::{Arc, Mutex};
 
     use super::*;

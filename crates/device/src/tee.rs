@@ -2,17 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter};
-use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use slipstack_mem::RawSlice;
 use slipstack_terms::LinkTags;
-use slipstack_wire::rss::QueueMap;
 use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
 use crate::capture::{Capture, Direction};
-use crate::device::{Device, DeviceCounters, DeviceInfo, LinkNotice, Sink, TxFull};
+use crate::device::{Device, DeviceInfo, Sink, TxFull, pass_on};
 use crate::loopback::gather;
 
 /// The plan of a capture.
@@ -178,49 +176,11 @@ impl<D: Device> Device for Tee<D> {
         self.recorder.flush();
     }
 
-    fn poll_fd(&self) -> RawFd {
-        self.device.poll_fd()
-    }
-
-    fn descriptors(&self) -> Vec<RawFd> {
-        self.device.descriptors()
-    }
-
     fn has_rx(&self) -> bool {
         self.device.has_rx()
     }
 
-    fn waiting_since_ns(&self) -> Option<u64> {
-        self.device.waiting_since_ns()
-    }
-
-    fn tx_pending(&self) -> bool {
-        self.device.tx_pending()
-    }
-
-    fn take_notice(&mut self) -> Option<LinkNotice> {
-        self.device.take_notice()
-    }
-
-    fn queue_map(&self) -> Option<QueueMap> {
-        self.device.queue_map()
-    }
-
-    fn answers_away(&self) -> u64 {
-        self.device.answers_away()
-    }
-
-    fn port_counters(&self) -> Vec<(u16, DeviceCounters)> {
-        self.device.port_counters()
-    }
-
-    fn counters(&self) -> DeviceCounters {
-        self.device.counters()
-    }
-
-    fn counters_at_hand(&self) -> DeviceCounters {
-        self.device.counters_at_hand()
-    }
+    pass_on!(device);
 }
 
 #[cfg(test)]

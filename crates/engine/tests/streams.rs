@@ -340,6 +340,13 @@ fn a_trickle_that_is_read_at_once_never_closes_the_window() {
     }
 }
 
+/// The connections that the program of host 1 has heard of at a listener, and has not lost since.
+fn announced(world: &World, listener: SockId) -> usize {
+    let events = &world.hosts[1].events;
+    let count = |kind| events.iter().filter(|event| event.kind == kind).count();
+    count(EventKind::Accepted { listener }) - count(EventKind::Withdrawn { listener })
+}
+
 #[test]
 fn connections_that_a_closing_listener_did_not_accept_go_to_its_sibling() {
     let mut world = World::new();
@@ -365,7 +372,7 @@ fn connections_that_a_closing_listener_did_not_accept_go_to_its_sibling() {
         .engine
         .turn(slipstack_engine::Instant(world.now));
     let server = world.hosts[1].program.clone();
-    let waiting = server.accept_waiting(listeners[0]);
+    let waiting = announced(&world, listeners[0]);
     assert!(waiting > 0 && waiting < 12, "{waiting}");
     server.close(listeners[0], CloseMode::Orderly);
     world.settle(10_000_000);
@@ -406,16 +413,16 @@ fn unaccepted_connections_go_to_another_listener_until_theirs_waits_again() {
         accepted += std::iter::from_fn(|| server.accept(there)).count();
     }
     assert_eq!(accepted, 8);
-    assert_eq!(server.accept_waiting(away), 0);
+    assert_eq!(announced(&world, away), 0);
     let withdrawn = EventKind::Withdrawn { listener: away };
     let events = world.hosts[1].events.clone();
     assert!(events.iter().any(|event| event.kind == withdrawn));
     assert_eq!(server.accept(away), None);
     (0..8).for_each(|_| call(&mut world));
-    assert_eq!(server.accept_waiting(there), 8);
+    assert_eq!(announced(&world, there), 16);
     server.push(Command::Resume { sock: away });
     (0..8).for_each(|_| call(&mut world));
-    assert!(server.accept_waiting(away) > 0);
+    assert!(announced(&world, away) > 0);
 }
 
 /// nginx's pair of listeners: `listen 80` and `listen [::]:80 ipv6only=on`.
@@ -438,7 +445,7 @@ fn unaccepted_connections_of_a_closing_listener_go_only_to_one_of_their_address(
         world.settle(10_000_000);
         let sibling = world.listen_at(1, sibling.parse().unwrap(), true, v6_only);
         let server = world.hosts[1].program.clone();
-        assert_eq!(server.accept_waiting(closing), 1);
+        assert_eq!(announced(&world, closing), 1);
         server.close(closing, CloseMode::Orderly);
         world.settle(10_000_000);
         assert_eq!(server.accept(sibling).is_some(), is_heir, "{sibling:?}");
@@ -471,7 +478,7 @@ fn unaccepted_connections_of_a_closing_listener_go_only_to_one_of_their_link() {
         world.settle(10_000_000);
         let sibling = listen(&mut world, siblings_link);
         let server = world.hosts[1].program.clone();
-        assert_eq!(server.accept_waiting(closing), 1);
+        assert_eq!(announced(&world, closing), 1);
         server.close(closing, CloseMode::Orderly);
         world.settle(10_000_000);
         let is_heir = link == siblings_link;

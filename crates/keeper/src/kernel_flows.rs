@@ -2,11 +2,31 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use serde::{Deserialize, Serialize};
+use slipstack_device::{Flow, Transport};
+
 /// `st` of a listener in /proc/net/tcp (`enum` in net/tcp_states.h, proc(5)).
 const LISTEN: &str = "0A";
 
-/// Local and remote end of each connection, TIME-WAIT included.
-pub fn read() -> Vec<(SocketAddr, SocketAddr)> {
+/// The ends of a TCP connection of the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct KernelFlow {
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+}
+
+impl From<KernelFlow> for Flow {
+    fn from(ends: KernelFlow) -> Flow {
+        Flow {
+            proto: Transport::Tcp,
+            local: ends.local,
+            remote: ends.remote,
+        }
+    }
+}
+
+/// Each connection, TIME-WAIT included.
+pub fn read() -> Vec<KernelFlow> {
     ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()
         .filter_map(|file| std::fs::read_to_string(file).ok())
@@ -15,11 +35,11 @@ pub fn read() -> Vec<(SocketAddr, SocketAddr)> {
 }
 
 /// A line: number, local end, remote end, state, and more.
-fn connection(line: &str) -> Option<(SocketAddr, SocketAddr)> {
+fn connection(line: &str) -> Option<KernelFlow> {
     let mut words = line.split_whitespace().skip(1);
     let local = end(words.next()?)?;
     let remote = end(words.next()?)?;
-    (words.next()? != LISTEN).then_some((local, remote))
+    (words.next()? != LISTEN).then_some(KernelFlow { local, remote })
 }
 
 /// An address as 32-bit words of this machine's byte order, and a port: `0100007F:1F90`.
@@ -47,8 +67,10 @@ mod tests {
     #[test]
     fn connections_are_read_and_listeners_are_not() {
         let established = "   1: 0500000A:0016 0100000A:B2C4 01 00000000:00000000 02:000A 0 0 1";
-        let expected = ("10.0.0.5:22", "10.0.0.1:45764");
-        let expected = (expected.0.parse().unwrap(), expected.1.parse().unwrap());
+        let expected = KernelFlow {
+            local: "10.0.0.5:22".parse().unwrap(),
+            remote: "10.0.0.1:45764".parse().unwrap(),
+        };
         assert_eq!(connection(established), Some(expected));
         let mapped =
             "0: 0000000000000000FFFF00000500000A:0016 0000000000000000FFFF00000100000A:B2C4 06";
@@ -65,7 +87,10 @@ mod tests {
     fn a_connection_of_this_process_is_found() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let ends = (stream.local_addr().unwrap(), stream.peer_addr().unwrap());
+        let ends = KernelFlow {
+            local: stream.local_addr().unwrap(),
+            remote: stream.peer_addr().unwrap(),
+        };
         assert!(read().contains(&ends));
     }
 }

@@ -2,14 +2,13 @@
 //! regions, the lock, the control socket and the journal.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use slipstack_channel::control::net::{FilterState, Interface, NetworkState};
 use slipstack_channel::control::{self, DeviceSummary, Switch};
-use slipstack_device::{Backend, Description, PortSettings, Slots, Transport, choose, find, iface};
+use slipstack_device::{Backend, Description, PortSettings, Slots, choose, find, iface};
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
 use tracing::error;
@@ -18,6 +17,7 @@ use crate::device_state::DeviceState;
 use crate::error::KeeperError;
 use crate::interfaces;
 use crate::journal::Journal;
+use crate::kernel_flows::KernelFlow;
 use crate::leases::{Leases, PortBlocks};
 use crate::neighbours::Neighbours;
 use crate::network::Network;
@@ -27,7 +27,7 @@ use crate::random::random_u64;
 use crate::regions::{Inboxes, RegionKey, SLOTS_MAX, SlotWords};
 use crate::runtime::{RuntimeDir, RuntimeLock, base_directory, network_namespace};
 use crate::slots::open_keeper_slot;
-use crate::steer::Spread;
+use crate::steer::{ListenerGroup, Spread};
 use crate::{autoconf, claims, conflict, routes};
 
 /// The device that a keeper is to hold.
@@ -44,15 +44,6 @@ pub struct DeviceChoice {
 }
 
 impl DeviceChoice {
-    /// A TAP that is made for this and vanishes with the keeper.
-    pub fn own_tap(name: &str) -> DeviceChoice {
-        DeviceChoice {
-            kind: Some("tap".to_owned()),
-            interface: Some(name.to_owned()),
-            ..DeviceChoice::default()
-        }
-    }
-
     /// An interface that exists.
     pub fn of_interface(name: &str) -> DeviceChoice {
         DeviceChoice {
@@ -159,7 +150,7 @@ impl Options {
 pub struct State {
     pub leases: Leases,
     /// Listener groups in the steering tables.
-    pub groups: Vec<(Transport, u16, u8)>,
+    pub groups: Vec<ListenerGroup>,
     /// The secret of clients that may use the device.
     pub capability: u64,
     /// Key of initial sequence numbers and timestamp offsets, for all engines: a later connection
@@ -168,8 +159,8 @@ pub struct State {
     pub had_clients: bool,
     /// `Stack::slaac_image`.
     pub routers: Vec<u64>,
-    /// TCP connections of the kernel's to ports that are the stack's by now, local end first.
-    pub kernel_flows: Vec<(SocketAddr, SocketAddr)>,
+    /// TCP connections of the kernel's to ports that are the stack's by now.
+    pub kernel_flows: Vec<KernelFlow>,
     /// The network with its last change.
     pub network: NetworkState,
     /// The rules of its packet filter.

@@ -9,6 +9,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use slipstack_device::{DeviceError, Flow, Port, Row, Rule, Steering, TRANSIT_GROUP, Transport};
 
 use crate::leases::{Leases, Route};
@@ -87,6 +88,14 @@ impl Spread {
 /// A flow and the slot of its engine.
 pub type OwnedFlow = (Flow, u16);
 
+/// A port that several engines serve, with the number of its group in the steering tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ListenerGroup {
+    pub protocol: Transport,
+    pub port: u16,
+    pub group: u8,
+}
+
 /// Listener groups and exceptions that are in force.
 #[derive(Debug, Default)]
 pub struct Steer {
@@ -112,11 +121,11 @@ fn order_of(proto: Transport, port: u16) -> (bool, u16) {
 
 impl Steer {
     /// Goes on with the groups of a former keeper.
-    pub fn with_groups(groups: &[(Transport, u16, u8)], spread: Spread) -> Steer {
+    pub fn with_groups(groups: &[ListenerGroup], spread: Spread) -> Steer {
         Steer {
             groups: groups
                 .iter()
-                .map(|(protocol, port, group)| ((*protocol, *port), *group))
+                .map(|it| ((it.protocol, it.port), it.group))
                 .collect(),
             exceptions: HashMap::new(),
             spread,
@@ -142,11 +151,15 @@ impl Steer {
         self.groups.keys().copied()
     }
 
-    pub fn groups(&self) -> Vec<(Transport, u16, u8)> {
+    pub fn groups(&self) -> Vec<ListenerGroup> {
         let mut groups: Vec<_> = self
             .groups
             .iter()
-            .map(|((protocol, port), group)| (*protocol, *port, *group))
+            .map(|((protocol, port), group)| ListenerGroup {
+                protocol: *protocol,
+                port: *port,
+                group: *group,
+            })
             .collect();
         groups.sort_unstable();
         groups

@@ -24,6 +24,15 @@ macro_rules! numbers {
                     _ => None,
                 }
             }
+
+            /// The number of a symbolic name.
+            #[must_use]
+            pub fn named(name: &str) -> Option<Errno> {
+                match name {
+                    $(stringify!($name) => Some(Errno::$name),)*
+                    _ => None,
+                }
+            }
         }
     };
 }

@@ -3,6 +3,7 @@
 use crate::balance;
 use crate::host::Host;
 use crate::world::World;
+use slipstack_stack::TcpSizes;
 
 /// Most steps until a world is at rest: retransmissions, ends, TIME-WAIT, keep-alives that give up.
 const REST_STEPS_BASE: u64 = 2_000;
@@ -69,10 +70,8 @@ pub fn at_rest(world: &World) -> Result<(), String> {
             return Err(format!("host {index}: something is still to be sent"));
         }
         let sizes = host.stack.tcp_sizes();
-        if sizes != (0, 0, 0) {
-            return Err(format!(
-                "host {index}: left over (open, half-open, TIME-WAIT): {sizes:?}"
-            ));
+        if sizes != TcpSizes::default() {
+            return Err(format!("host {index}: left over: {sizes:?}"));
         }
         if let Some(at) = host.stack.next_deadline() {
             return Err(format!("host {index}: a timer still runs, until {at:?}"));

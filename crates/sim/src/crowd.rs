@@ -115,7 +115,7 @@ impl Crowd {
     }
 
     pub fn established(&self) -> usize {
-        self.stack.tcp_sizes().0
+        self.stack.tcp_sizes().connections
     }
 
     /// A segment of a peer, as its device would hand it over.

@@ -71,13 +71,6 @@ impl Outcome {
     pub fn total(&self) -> u64 {
         self.goodput.iter().sum()
     }
-
-    /// Jain's index of fairness: 1 = all the same, 1/n = one has everything.
-    pub fn fairness(&self) -> f64 {
-        let sum: f64 = self.goodput.iter().map(|g| *g as f64).sum();
-        let squares: f64 = self.goodput.iter().map(|g| (*g as f64).powi(2)).sum();
-        sum * sum / (self.goodput.len() as f64 * squares)
-    }
 }
 
 /// Runs the flows for `warm_up_ns` and then measures for `ns`.

@@ -317,7 +317,9 @@ impl World {
         if self.steps.is_multiple_of(AUDIT_EVERY) {
             checks::frames(self).map_err(|why| self.failure(why))?;
         }
-        if host.stack.tcp_sizes().0 <= AUDIT_ALWAYS_UPTO || self.steps.is_multiple_of(AUDIT_EVERY) {
+        if host.stack.tcp_sizes().connections <= AUDIT_ALWAYS_UPTO
+            || self.steps.is_multiple_of(AUDIT_EVERY)
+        {
             checks::invariants(host).map_err(|why| self.failure(format!("host {index}: {why}")))?;
         }
         Ok(())

@@ -12,12 +12,20 @@ use slipstack_sim::{Failure, LinkParams, World, checks};
 use slipstack_stack::SocketState;
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
-    ConnId, Effects, Event, Instant, IpMeta, NetworkState, Reason, Role, SocketOptions, StackConfig,
+    ConnId, Effects, Event, Instant, IpMeta, NetworkState, Reason, Role, SocketOptions,
+    StackConfig, TcpSizes,
 };
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 const PORT: u16 = 80;
+
+/// One connection in TIME-WAIT.
+const WAITING: TcpSizes = TcpSizes {
+    connections: 0,
+    half_open: 0,
+    time_wait: 1,
+};
 const CLIENT: u16 = 20_000;
 const UP: u64 = 300_000;
 const KEEPER: usize = 1;
@@ -195,7 +203,7 @@ fn half_open() -> (World, usize) {
     let options = SocketOptions::default();
     let ends = ((0, CLIENT, client), (KEEPER, PORT, server));
     world.connect(ends.0, ends.1, &options).unwrap();
-    let has_half = |world: &World, of: &usize| world.hosts[*of].stack.tcp_sizes().1 == 1;
+    let has_half = |world: &World, of: &usize| world.hosts[*of].stack.tcp_sizes().half_open == 1;
     while !ENGINES.iter().any(|of| has_half(&world, of)) {
         world.run_for(MS / 10).unwrap();
     }
@@ -370,7 +378,7 @@ fn ended() -> (World, usize) {
     world.network.set_cut(true);
     world.run_for(MS).unwrap();
     let mut engines = ENGINES.into_iter();
-    let engine = engines.find(|of| world.hosts[*of].stack.tcp_sizes() == (0, 0, 1));
+    let engine = engines.find(|of| world.hosts[*of].stack.tcp_sizes() == WAITING);
     (world, engine.expect("it is in TIME-WAIT"))
 }
 
@@ -380,10 +388,10 @@ fn a_time_wait_goes_on_with_the_keeper_and_answers_the_end_that_is_repeated() {
     world.end_engine(engine, Ending::Orderly, MS).unwrap();
     world.run_for(2 * MS).unwrap();
     assert_eq!(world.machines[0].former, 1);
-    assert_eq!(world.hosts[KEEPER].stack.tcp_sizes(), (0, 0, 1));
+    assert_eq!(world.hosts[KEEPER].stack.tcp_sizes(), WAITING);
     world.network.set_cut(false);
     world.run_for(5 * SECOND).unwrap();
-    assert_eq!(world.hosts[0].stack.tcp_sizes(), (0, 0, 0));
+    assert_eq!(world.hosts[0].stack.tcp_sizes(), TcpSizes::default());
     let (local, remote) = client_ends(&world);
     assert_eq!(world.failed(local, remote), None);
     finish(&mut world).unwrap();

@@ -14,7 +14,7 @@ use slipstack_terms::{SavedSyn, TcpInfo};
 
 use crate::bound::Bound;
 use crate::effects::ConnectionOrigin;
-use crate::tcp::{ConnectionImage, EndedConnection, HalfOpenImage, TimeWaitImage};
+use crate::tcp::{ConnectionImage, EndedConnection, HalfOpenImage, TcpSizes, TimeWaitImage};
 use crate::time::Instant;
 
 impl Stack {
@@ -176,8 +176,7 @@ impl Stack {
         self.tcp.audit()
     }
 
-    /// Numbers of connections, half-open connections and TIME-WAIT entries.
-    pub fn tcp_sizes(&self) -> (usize, usize, usize) {
+    pub fn tcp_sizes(&self) -> TcpSizes {
         self.tcp.sizes()
     }
 

@@ -549,14 +549,6 @@ impl Stack {
         }
     }
 
-    /// Sets the largest packet of the link, as a router's advertisement does.
-    #[cfg(test)]
-    pub fn set_link_mtu(&mut self, now: Instant, mtu: u16) {
-        let mut learnt = (*self.net.learnt).clone();
-        learnt.link_mtu = Some(mtu);
-        self.learn(now, learnt);
-    }
-
     /// The address that packets to `dst` would come from; `None` = no route.
     pub fn find_source(&self, dst: IpAddr) -> Option<IpAddr> {
         self.net.find_source(dst)

@@ -60,8 +60,6 @@ pub mod code {
     pub const BEYOND_SCOPE: u8 = 2;
     pub const ADDRESS_UNREACHABLE: u8 = 3;
     pub const PORT_UNREACHABLE: u8 = 4;
-    pub const POLICY: u8 = 5;
-    pub const REJECT: u8 = 6;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -438,13 +438,6 @@ impl ProgramEnd {
         Some(sock)
     }
 
-    /// Connections that wait to be accepted.
-    pub fn accept_waiting(&self, listener: SockId) -> usize {
-        self.inner.sockets.find(listener).map_or(0, |local| {
-            local.accepted.lock().get().map_or(0, VecDeque::len)
-        })
-    }
-
     pub fn local(&self, sock: SockId) -> Option<SocketAddr> {
         self.state_word(sock)?;
         self.cell(sock.index)?.local()

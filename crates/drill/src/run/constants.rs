@@ -1,5 +1,7 @@
 //! The constants that scripts name, by Linux's numbers.
 
+use slipstack_posix::Errno;
+
 macro_rules! constants {
     ($($name:ident),* $(,)?) => {
         /// The value of a constant.
@@ -157,56 +159,12 @@ pub fn number(name: &str) -> Option<i64> {
     value(name).or_else(|| errno(name).map(i64::from))
 }
 
-macro_rules! numbers {
-    ($($name:ident),* $(,)?) => {
-        /// The number of an error by its name.
-        pub fn errno(name: &str) -> Option<i32> {
-            match name {
-                $(stringify!($name) => Some(libc::$name),)*
-                _ => None,
-            }
-        }
+/// The number of an error by its name.
+pub fn errno(name: &str) -> Option<i32> {
+    let name = if name == "EWOULDBLOCK" {
+        "EAGAIN"
+    } else {
+        name
     };
+    Errno::named(name).map(|errno| errno.0)
 }
-
-numbers!(
-    EPERM,
-    ENOENT,
-    EINTR,
-    EIO,
-    EBADF,
-    EAGAIN,
-    EWOULDBLOCK,
-    ENOMEM,
-    EACCES,
-    EFAULT,
-    EEXIST,
-    EINVAL,
-    EMFILE,
-    ENOTTY,
-    ESPIPE,
-    EPIPE,
-    ENOSYS,
-    EDESTADDRREQ,
-    EMSGSIZE,
-    EPROTOTYPE,
-    ENOPROTOOPT,
-    EPROTONOSUPPORT,
-    EOPNOTSUPP,
-    EAFNOSUPPORT,
-    EADDRINUSE,
-    EADDRNOTAVAIL,
-    ENETDOWN,
-    ENETUNREACH,
-    ECONNABORTED,
-    ECONNRESET,
-    ENOBUFS,
-    EISCONN,
-    ENOTCONN,
-    ETIMEDOUT,
-    ECONNREFUSED,
-    EHOSTUNREACH,
-    EALREADY,
-    EINPROGRESS,
-    EPROTO,
-);

@@ -4,7 +4,7 @@ use slipstack_channel::control::net::{Interface, NetworkState};
 use slipstack_channel::control::{DeviceSummary, TimeWaitEntry};
 use slipstack_device::loopback::{self, Loopback};
 use slipstack_device::{Device, Flow, RxMeta, Transport};
-use slipstack_stack::{Effects, FrameOut, Payload, SocketError, TxOffload};
+use slipstack_stack::{Effects, FrameOut, Payload, SocketError, TcpSizes, TxOffload};
 use slipstack_wire::PartialChecksum;
 use slipstack_wire::arp::ArpPacket;
 use slipstack_wire::ethernet::{self, EthernetHeader};
@@ -154,7 +154,11 @@ fn the_keeper_continues_time_wait_of_an_ended_engine_for_its_remaining_time() {
     assert_eq!(net.adopt_time_wait(&elsewhere, 1), refused);
     for (now, want) in [(29_000_000_000, 1), (31_000_000_000, 0)] {
         net.turn(now);
-        assert_eq!(net.stack.tcp_sizes(), (0, 0, want), "at {now} ns");
+        let wanted = TcpSizes {
+            time_wait: want,
+            ..TcpSizes::default()
+        };
+        assert_eq!(net.stack.tcp_sizes(), wanted, "at {now} ns");
         for (bound, is_there) in [
             ("10.0.0.1:80", true),
             ("0.0.0.0:80", true),
@@ -172,7 +176,7 @@ fn a_time_wait_entry_is_dropped_when_its_flow_dies_again() {
     let mut net = net();
     assert_eq!(net.adopt_time_wait(&FORMER, 1), Ok(()));
     net.reset([FLOW], 2);
-    assert_eq!(net.stack.tcp_sizes(), (0, 0, 0));
+    assert_eq!(net.stack.tcp_sizes(), TcpSizes::default());
     let refused = Err(SocketError::FlowExists);
     assert_eq!(net.adopt_time_wait(&FORMER, 3), refused);
 }

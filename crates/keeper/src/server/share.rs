@@ -131,8 +131,8 @@ impl Server {
     ) -> Result<(), DeviceError> {
         let steering = self.resources.slots.steering();
         let mut ends = kernel_flows::read();
-        ends.retain(|(local, _)| steering.is_own(local.ip()) && is_meant(local));
-        let flows: Vec<Flow> = ends.iter().map(flow_of).collect();
+        ends.retain(|end| steering.is_own(end.local.ip()) && is_meant(&end.local));
+        let flows: Vec<Flow> = ends.iter().copied().map(Flow::from).collect();
         steering.leave_to_kernel(&flows)?;
         let known = &mut self.resources.state.kernel_flows;
         for end in ends {
@@ -154,18 +154,10 @@ impl Server {
         let steering = self.resources.slots.steering();
         self.resources.state.kernel_flows.retain(|ends| {
             // An exception that is already gone needs no removal.
-            living.contains(ends) || steering.remove_exception(&flow_of(ends)).is_err()
+            living.contains(ends) || steering.remove_exception(&Flow::from(*ends)).is_err()
         });
         self.resources.save();
     }
 }
 
 type PortSet = HashSet<(Transport, u16)>;
-
-fn flow_of((local, remote): &(SocketAddr, SocketAddr)) -> Flow {
-    Flow {
-        proto: Transport::Tcp,
-        local: *local,
-        remote: *remote,
-    }
-}

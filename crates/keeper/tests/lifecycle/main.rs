@@ -156,7 +156,10 @@ fn inside(wanted: &str) -> ExitCode {
 fn keeper(base: &Path) -> ExitCode {
     let options = Options {
         base: Some(base.to_owned()),
-        device: DeviceChoice::own_tap("slip0"),
+        device: DeviceChoice {
+            kind: Some("tap".to_owned()),
+            ..DeviceChoice::of_interface("slip0")
+        },
         network: NetworkState::default(),
         spread: Spread::default(),
         slots: 4,

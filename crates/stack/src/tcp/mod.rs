@@ -122,6 +122,14 @@ use crate::rng::Rng;
 use crate::time::Instant;
 use crate::wheel::Wheel;
 
+/// The numbers of entries in TCP's tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpSizes {
+    pub connections: usize,
+    pub half_open: usize,
+    pub time_wait: usize,
+}
+
 /// All TCP state of one stack.
 #[derive(Debug)]
 pub struct Tcp {
@@ -207,13 +215,12 @@ impl Tcp {
         self.ports.set_queue_map(map);
     }
 
-    /// Numbers of connection blocks, SYN entries and TIME-WAIT entries.
-    pub fn sizes(&self) -> (usize, usize, usize) {
-        (
-            self.conns.len(),
-            self.syns.entries.len(),
-            self.time_waits.entries.len(),
-        )
+    pub fn sizes(&self) -> TcpSizes {
+        TcpSizes {
+            connections: self.conns.len(),
+            half_open: self.syns.entries.len(),
+            time_wait: self.time_waits.entries.len(),
+        }
     }
 
     /// Returns whether there is a connection between these ends, or what is left of one.

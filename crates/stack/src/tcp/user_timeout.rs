@@ -118,13 +118,14 @@ pub fn keep_alive_ns(conn: &Connection, idle_ns: u64, cx: &Cx<'_>) -> u64 {
 
 /// Puts the option that is owed behind `at` bytes of others, and gives the new length. A segment of
 /// `len` bytes that is full, or has no room, leaves it to the next one.
+#[cold]
 pub fn append(
     conn: &mut Connection,
     len: u32,
     at: usize,
     options: &mut [u8; OPTIONS_MAX],
 ) -> usize {
-    if !conn.opts.manner.owes_timeout() || !has_room(conn, len) {
+    if !has_room(conn, len) {
         return at;
     }
     let end = option_of(conn.opts.user_timeout_ms).map_or(at, |option| option.append(options, at));

@@ -84,7 +84,7 @@ pub fn segment(
 ) -> Output {
     let tos = conn.opts.tos;
     if conn.opts.manner.may_say_more() {
-        return talkative(conn, now, span, Marks { flags, tos }, cx, fx);
+        return general(conn, now, span, Marks { flags, tos }, cx, fx);
     }
     build(conn, now, span, Marks { flags, tos }, cx, fx)
 }
@@ -101,7 +101,7 @@ pub fn talkative_data(
 ) -> Output {
     let tos = conn.opts.tos & !ecn::MASK | conn.ecn.ect;
     let flags = flags | core::mem::take(&mut conn.ecn.cwr);
-    talkative(conn, now, span, Marks { flags, tos }, cx, fx)
+    general(conn, now, span, Marks { flags, tos }, cx, fx)
 }
 
 /// The segment carries the ACK, so that none is owed afterwards.
@@ -198,7 +198,8 @@ fn note_acked(conn: &mut Connection) {
     conn.timers.clear_ack();
 }
 
-/// The next hop is to be found, or SACK blocks are to be reported.
+/// Builds a segment whose next hop is to be found, or that has SACK blocks, an urgent pointer or the
+/// user timeout.
 #[inline(never)]
 fn general(
     conn: &mut Connection,
@@ -209,27 +210,12 @@ fn general(
     fx: &mut impl Effects,
 ) -> Output {
     let mut buffer = [0u8; BUFFER_LEN];
-    let options_len = put_options(conn, now, span.len == 0, &mut buffer);
-    let header = &mut buffer[..HEADER_LEN + options_len];
-    with_options(conn, now, span, marks, header, cx, fx)
-}
-
-/// Adds content that ordinary segments do not have.
-#[cold]
-#[inline(never)]
-fn talkative(
-    conn: &mut Connection,
-    now: Instant,
-    span: Span,
-    marks: Marks,
-    cx: &mut Cx<'_>,
-    fx: &mut impl Effects,
-) -> Output {
-    let mut buffer = [0u8; BUFFER_LEN];
-    let len = put_options(conn, now, span.len == 0, &mut buffer);
-    let options_len = buffer[HEADER_LEN..]
-        .first_chunk_mut::<OPTIONS_MAX>()
-        .map_or(len, |room| user_timeout::append(conn, span.len, len, room));
+    let mut options_len = put_options(conn, now, span.len == 0, &mut buffer);
+    if conn.opts.manner.owes_timeout()
+        && let Some(room) = buffer[HEADER_LEN..].first_chunk_mut::<OPTIONS_MAX>()
+    {
+        options_len = user_timeout::append(conn, span.len, options_len, room);
+    }
     let header = &mut buffer[..HEADER_LEN + options_len];
     with_options(conn, now, span, marks, header, cx, fx)
 }

@@ -51,7 +51,7 @@ fn half_open_connections_are_bounded() {
     for port in 1000..2000 {
         syn(&mut world, port);
     }
-    assert_eq!(world.stack.tcp_sizes().1, 256);
+    assert_eq!(world.stack.tcp_sizes().half_open, 256);
     // The others got a cookie.
     assert_eq!(world.stack.counters().value(Counter::TxTcpCookies), 744);
 }
@@ -66,7 +66,7 @@ fn a_closed_listener_resets_half_open_connections() {
     let ack = answer.header.seq.wrapping_add(1);
     world.inject((1000, PORT), ISS + 1, ack, ACK, &TcpOptions::default(), &[]);
     assert!(world.only().is(RST));
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 0));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 0));
     assert!(
         world
             .stack
@@ -209,5 +209,5 @@ fn a_half_open_connection_ends_with_the_group_of_its_listener() {
     world.stack.tcp_unlisten(listener).unwrap();
     world.sleep(4 * SECOND);
     world.none();
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 0));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 0));
 }

@@ -29,7 +29,7 @@ fn the_side_that_closes_first_waits() {
     assert!(!world.is_released());
     world.peer(FIN | ACK, &[]);
     assert!(world.is_released());
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 1));
     assert!(world.only().is(ACK));
     // The peer's FIN again (our ACK was lost): acknowledged again, and 2 MSL start again.
     world.now.0 += 30 * SECOND;
@@ -37,9 +37,9 @@ fn the_side_that_closes_first_waits() {
     world.peer(FIN | ACK, &[]);
     assert!(world.only().is(ACK));
     world.sleep(59 * SECOND);
-    assert_eq!(world.stack.tcp_sizes().2, 1);
+    assert_eq!(world.stack.tcp_sizes().time_wait, 1);
     world.sleep(62 * SECOND);
-    assert_eq!(world.stack.tcp_sizes().2, 0);
+    assert_eq!(world.stack.tcp_sizes().time_wait, 0);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn the_side_that_closes_second_is_gone_with_the_last_ack() {
     fin_sent(&mut world);
     world.acknowledge(1);
     assert!(world.is_released());
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 0));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 0));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn both_sides_may_close_at_once() {
     world.flush();
     assert!(world.only().is(ACK));
     world.acknowledge(1);
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 1));
     // RFC 9293 3.10.7.4: nothing is owed for the ACK of our FIN.
     world.flush();
     world.none();
@@ -164,7 +164,7 @@ fn with_too_many_orphans_a_close_resets() {
     assert_eq!(world.stack.counters().value(Counter::TcpOrphansReset), 1);
     // Those that have ended make room.
     world.sleep(300 * SECOND);
-    assert_eq!(world.stack.tcp_sizes().0, 0);
+    assert_eq!(world.stack.tcp_sizes().connections, 0);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn time_wait_gives_way_to_a_newer_syn() {
     world.clear();
     // RFC 1337: a reset does not end it.
     world.peer_at(0, RST, &[]);
-    assert_eq!(world.stack.tcp_sizes().2, 1);
+    assert_eq!(world.stack.tcp_sizes().time_wait, 1);
     // An old SYN is acknowledged, a newer one opens.
     world.inject((PEER_PORT, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
     assert!(!world.only().is(SYN));
@@ -204,7 +204,7 @@ fn time_wait_gives_way_to_a_newer_syn() {
     let answer = world.only();
     assert!(answer.is(SYN | ACK));
     assert!((answer.header.seq.wrapping_sub(fin) as i32) > 0);
-    assert_eq!(world.stack.tcp_sizes(), (0, 1, 0));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 1, 0));
 }
 
 #[test]

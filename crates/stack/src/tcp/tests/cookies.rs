@@ -66,7 +66,7 @@ fn accepted(world: &mut World) -> Option<crate::ConnId> {
 fn a_cookie_stores_no_state_and_restores_every_option() {
     let mut world = always();
     let answer = ask(&mut world, PEER_PORT, &offer());
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 0));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 0));
     assert_eq!(answer.options.timestamps.unwrap().echo, STAMP);
     reply(&mut world, PEER_PORT, &answer, b"hello");
     let conn = accepted(&mut world).expect("a connection");
@@ -115,9 +115,9 @@ fn a_full_table_degrades_to_cookies_and_recovers() {
         ask(&mut world, port, &offer());
     }
     let sent = world.stack.counters().value(Counter::TxTcpCookies);
-    assert_eq!((world.stack.tcp_sizes().1, sent), (256, 0));
+    assert_eq!((world.stack.tcp_sizes().half_open, sent), (256, 0));
     let answer = ask(&mut world, PEER_PORT, &offer());
-    assert_eq!(world.stack.tcp_sizes().1, 256);
+    assert_eq!(world.stack.tcp_sizes().half_open, 256);
     assert_eq!(world.stack.counters().value(Counter::TxTcpCookies), 1);
     reply(&mut world, PEER_PORT, &answer, b"");
     assert!(accepted(&mut world).is_some());
@@ -161,7 +161,7 @@ fn a_flood_of_acks_makes_no_state_and_few_answers() {
         forged.header.seq = i.wrapping_mul(0x9e37_79b9);
         reply(&mut world, 1024 + (i % 60_000) as u16, &forged, b"");
     }
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 0));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 0));
     assert!(world.stack.counters().value(Counter::RxTcpBadCookies) >= 99_999);
     // One burst of the limit on resets.
     assert!(world.take_sent().len() <= 100);
@@ -248,12 +248,12 @@ fn a_flow_in_time_wait_reopens_with_an_entry_and_not_a_cookie() {
     };
     let ack = fin.header.seq.wrapping_add(1);
     world.inject((PEER_PORT, PORT), ISS + 1, ack, FIN | ACK, &options, &[]);
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 1));
     world.take_sent();
     let mut again = offer();
     again.timestamps.as_mut().unwrap().value = STAMP + 1000;
     let answer = ask(&mut world, PEER_PORT, &again);
-    assert_eq!(world.stack.tcp_sizes(), (0, 1, 0));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 1, 0));
     // Beyond everything that the old connection sent.
     assert!((answer.header.seq.wrapping_sub(ack) as i32) > 0);
 }

@@ -221,7 +221,7 @@ fn an_unanswered_syn_ack_is_given_up_and_a_reset_ends_it() {
     world.clear();
     world.sleep(70 * SECOND);
     assert_eq!(world.failed(), Some(Reason::TimedOut));
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 0));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 0));
 }
 
 /// An active open to port 80 of the peer; port 81 is ours.

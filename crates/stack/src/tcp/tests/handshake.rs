@@ -304,7 +304,7 @@ fn a_lost_syn_ack_comes_again() {
     assert_eq!(first.header.seq, second.header.seq);
     world.sleep(70 * SECOND);
     assert_eq!(world.take_sent().len(), 4);
-    assert_eq!(world.stack.tcp_sizes().1, 0);
+    assert_eq!(world.stack.tcp_sizes().half_open, 0);
 }
 
 #[test]

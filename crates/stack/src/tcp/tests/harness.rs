@@ -14,8 +14,16 @@ use slipstack_wire::{RxMeta, TxOffload, protocol};
 
 use crate::{
     ConnId, Effects, Event, FrameOut, Instant, ListenOptions, ListenerId, Payload, Reason,
-    SocketOptions, Stack, StackConfig,
+    SocketOptions, Stack, StackConfig, TcpSizes,
 };
+
+pub fn sizes(connections: usize, half_open: usize, time_wait: usize) -> TcpSizes {
+    TcpSizes {
+        connections,
+        half_open,
+        time_wait,
+    }
+}
 
 pub const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -182,6 +190,13 @@ impl World {
     pub fn clear(&mut self) {
         self.fx.sent.clear();
         self.fx.events.clear();
+    }
+
+    /// Sets the largest packet of the link, as a router's advertisement does.
+    pub fn set_link_mtu(&mut self, mtu: u16) {
+        let mut learnt = (*self.stack.net.learnt).clone();
+        learnt.link_mtu = Some(mtu);
+        self.stack.learn(self.now, learnt);
     }
 
     pub fn listen(&mut self) -> ListenerId {

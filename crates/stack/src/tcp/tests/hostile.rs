@@ -216,7 +216,7 @@ fn play(world: World, steps: Vec<Step>) {
             .tcp_close(now, other, CloseMode::Abort, false, &mut play.world.fx);
     }
     play.world.sleep(4000 * SECOND);
-    assert_eq!(play.world.stack.tcp_sizes(), (0, 0, 0));
+    assert_eq!(play.world.stack.tcp_sizes(), sizes(0, 0, 0));
     assert!(play.world.stack.counters().value(Counter::RxTcp) > 0);
 }
 

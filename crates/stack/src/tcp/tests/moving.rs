@@ -12,7 +12,7 @@ use slipstack_wire::tcp_options::TcpOptions;
 /// Carries the connection over to a new stack of the same address.
 pub(super) fn moved(mut world: World) -> World {
     let image = world.stack.tcp_detach(world.conn.unwrap()).unwrap();
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 0));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 0));
     world.take_sent();
     let mut other = World::new(crate::StackConfig {
         seed: [9; 32],
@@ -93,7 +93,7 @@ fn a_closing_connection_finishes_elsewhere() {
     world.acknowledge(1);
     world.peer(FIN | ACK, &[]);
     assert!(world.is_released());
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 1));
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn in_time_wait(mut world: World) -> World {
     world.flush();
     world.acknowledge(1);
     world.peer(FIN | ACK, &[]);
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 1));
     world.clear();
     world
 }
@@ -142,7 +142,7 @@ fn an_end_that_overtakes_an_older_ack_is_acknowledged_once() {
     world.flush();
     let end = world.only();
     assert_eq!(end.header.ack, seq.wrapping_add(1));
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 1));
     // Passed on by another engine, it may come turns later; from the wire it is answered.
     for (meta, answers) in [(RxMeta::LOCAL, 0), (RxMeta::VERIFIED, 1)] {
         world.meta = meta;
@@ -172,7 +172,7 @@ fn time_wait_leaves_segments_of_a_later_connection_to_its_engine() {
         world.peer_at(50_000, TcpFlags(0), b"x");
         assert_eq!(world.fx.others, Some(left + 1));
         assert!(world.only().is(ACK));
-        assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
+        assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 1));
     }
 }
 
@@ -217,7 +217,7 @@ fn a_connection_takes_the_place_of_an_earlier_one_in_time_wait() {
     let mut world = in_time_wait(world);
     let adopted = world.stack.tcp_adopt(world.now, &image, &mut world.fx);
     assert!(adopted.is_ok(), "{adopted:?}");
-    assert_eq!(world.stack.tcp_sizes(), (1, 0, 0));
+    assert_eq!(world.stack.tcp_sizes(), sizes(1, 0, 0));
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn half_open(world: &mut World) -> (Vec<HalfOpenImage>, u32) {
 fn a_handshake_is_completed_by_the_stack_that_it_moved_to() {
     let mut world = World::new(config());
     let (images, ack) = half_open(&mut world);
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 0));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 0));
     let mut other = other_with_listener(&world);
     for image in &images {
         let image = HalfOpenImage::from_bytes(&image.to_bytes());
@@ -303,7 +303,7 @@ fn a_handshake_is_completed_by_the_stack_that_it_moved_to() {
         let again = other.stack.tcp_adopt_half_open(other.now, &image);
         assert_eq!(again, Err(SocketError::FlowExists));
     }
-    assert_eq!(other.stack.tcp_sizes(), (0, 1, 0));
+    assert_eq!(other.stack.tcp_sizes(), sizes(0, 1, 0));
     other.inject(
         (1000, PORT),
         ISS + 1,

@@ -102,7 +102,7 @@ fn connections_follow_a_link_that_takes_more_or_less_than_it_did() {
         (1_400, 1_360),
         (9_000, 1_460),
     ] {
-        world.stack.set_link_mtu(world.now, mtu);
+        world.set_link_mtu(mtu);
         written += 2_000;
         world.write(written);
         assert_eq!(world.take_sent()[0].len(), len, "{mtu}");

@@ -101,7 +101,7 @@ fn a_reset_ends_a_half_open_connection_only_with_the_exact_number() {
         &TcpOptions::default(),
         &[],
     );
-    assert_eq!(world.stack.tcp_sizes().1, 1);
+    assert_eq!(world.stack.tcp_sizes().half_open, 1);
     world.inject(
         (PEER_PORT, PORT),
         ISS + 1,
@@ -110,7 +110,7 @@ fn a_reset_ends_a_half_open_connection_only_with_the_exact_number() {
         &TcpOptions::default(),
         &[],
     );
-    assert_eq!(world.stack.tcp_sizes().1, 0);
+    assert_eq!(world.stack.tcp_sizes().half_open, 0);
 }
 
 #[test]

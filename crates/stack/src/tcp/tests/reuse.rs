@@ -23,7 +23,7 @@ fn waiting(has_stamps: bool) -> World {
     world.acknowledge(1);
     world.peer(FIN | ACK, &[]);
     world.clear();
-    assert_eq!(world.stack.tcp_sizes().2, 1);
+    assert_eq!(world.stack.tcp_sizes().time_wait, 1);
     world
 }
 
@@ -40,13 +40,13 @@ fn opens(world: &mut World, ahead: u32, stamp: Option<u32>) -> bool {
     if !answer.is(SYN) {
         // The old connection answers with its state, and stays.
         assert_eq!(
-            (answer.header.ack, world.stack.tcp_sizes().2),
+            (answer.header.ack, world.stack.tcp_sizes().time_wait),
             (world.seq, 1)
         );
         return false;
     }
     assert_eq!(answer.header.ack, seq.wrapping_add(1));
-    assert_eq!(world.stack.tcp_sizes(), (0, 1, 0));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 1, 0));
     true
 }
 
@@ -130,7 +130,11 @@ fn a_syn_to_a_port_without_a_listener_leaves_time_wait_unchanged() {
     world.inject((PEER_PORT, PORT), seq, 0, SYN, &options, &[]);
     let answer = world.only();
     assert_eq!(
-        (answer.header.ack, answer.is(RST), world.stack.tcp_sizes().2),
+        (
+            answer.header.ack,
+            answer.is(RST),
+            world.stack.tcp_sizes().time_wait
+        ),
         (world.seq, false, 1)
     );
 }

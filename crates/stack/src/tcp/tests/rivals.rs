@@ -16,7 +16,7 @@ fn with_handshake(world: &World, irs: u32) -> (World, u32) {
     other.inject(PORTS, irs, 0, SYN, &TcpOptions::default(), &[]);
     let answer = other.only();
     assert!(answer.is(SYN | ACK));
-    assert_eq!(other.stack.tcp_sizes(), (0, 1, 0));
+    assert_eq!(other.stack.tcp_sizes(), sizes(0, 1, 0));
     (other.seq, other.ack) = (world.seq, world.ack);
     (other, answer.header.seq)
 }
@@ -41,7 +41,7 @@ fn a_moved_in_connection_replaces_a_handshake_begun_by_a_copy_of_its_syn() {
     other.flush();
     // The peer has one connection: only its ACK is sent.
     assert!(other.only().is(ACK));
-    assert_eq!(other.stack.tcp_sizes(), (1, 0, 0));
+    assert_eq!(other.stack.tcp_sizes(), sizes(1, 0, 0));
     other.peer(ACK, b"hello");
     let conn = other.conn.unwrap();
     assert!(other.has(Event::Received { conn, upto: 5 }));
@@ -73,14 +73,14 @@ fn a_peers_segments_are_not_reset_after_a_duplicate_of_its_syn() {
         let (_, answers) = say(None, 0, b"data");
         assert!(answers.iter().all(|sent| sent.is(RST)) && answers.len() == 1);
         // The handshake itself is open still.
-        assert_eq!(other.stack.tcp_sizes(), (0, 1, 0));
+        assert_eq!(other.stack.tcp_sizes(), sizes(0, 1, 0));
         other.ack = iss.wrapping_add(1);
         other.is_burst = false;
         other.fx.others = Some(0);
         other.peer(ACK, b"hello");
         assert_eq!(
             (other.fx.others, other.stack.tcp_sizes()),
-            (Some(0), (1, 0, 0))
+            (Some(0), sizes(1, 0, 0))
         );
     }
 }
@@ -100,7 +100,7 @@ fn a_handshake_that_gives_way_to_an_open_connection_is_reset() {
         // RFC 5961 4.2: the challenge, which a peer that knows nothing of the connection answers
         // with a reset.
         assert!(other.only().is(ACK));
-        assert_eq!(other.stack.tcp_sizes(), (1, 0, 0));
+        assert_eq!(other.stack.tcp_sizes(), sizes(1, 0, 0));
         other.peer(RST, &[]);
         assert_eq!(other.failed(), Some(crate::Reason::Reset));
     }
@@ -131,7 +131,7 @@ fn a_connection_in_last_ack_gives_way_to_a_later_handshake() {
     other.none();
     (other.seq, other.ack) = (later.wrapping_add(1), iss.wrapping_add(1));
     other.peer(ACK, b"next");
-    assert_eq!(other.stack.tcp_sizes(), (1, 0, 0));
+    assert_eq!(other.stack.tcp_sizes(), sizes(1, 0, 0));
     // Bytes that have not arrived are not given up for a SYN, nor is anything for one of long ago.
     let (_, with_bytes) = in_last_ack(100);
     let older = world.seq.wrapping_sub(1000);
@@ -154,7 +154,7 @@ fn the_peer_of_a_connection_that_cannot_be_adopted_is_reset() {
     other.inject((1000, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
     let ack = other.only().header.seq.wrapping_add(1);
     other.inject((1000, PORT), ISS + 1, ack, ACK, &TcpOptions::default(), &[]);
-    assert_eq!(other.stack.tcp_sizes(), (1, 0, 0));
+    assert_eq!(other.stack.tcp_sizes(), sizes(1, 0, 0));
     other.take_sent();
     assert_eq!(adopt(&mut other, &image), Err(SocketError::LimitReached));
     other.stack.tcp_refuse(other.now, &image, &mut other.fx);
@@ -202,11 +202,11 @@ fn either_of_two_syn_acks_to_one_syn_opens_the_connection() {
                 let adopted = other.stack.tcp_adopt_half_open(other.now, &images[0]);
                 assert_eq!(adopted, Ok(()));
             }
-            assert_eq!(other.stack.tcp_sizes(), (0, 1, 0));
+            assert_eq!(other.stack.tcp_sizes(), sizes(0, 1, 0));
             let taken = if takes_first { first } else { second };
             (other.seq, other.ack) = (ISS + 1, taken.wrapping_add(1));
             other.peer(ACK, b"hello");
-            assert_eq!(other.stack.tcp_sizes(), (1, 0, 0), "{late}");
+            assert_eq!(other.stack.tcp_sizes(), sizes(1, 0, 0), "{late}");
             other.sleep(SECOND);
             assert_eq!(other.only().header.seq, taken.wrapping_add(1));
         }
@@ -240,10 +240,10 @@ fn the_earlier_of_two_different_syn_acks_wins() {
         let (mut other, second) = with_handshake(&world, ISS);
         let adopted = other.stack.tcp_adopt_half_open(other.now, &image);
         assert_eq!(adopted.is_ok(), is_first);
-        assert_eq!(other.stack.tcp_sizes(), (0, 1, 0));
+        assert_eq!(other.stack.tcp_sizes(), sizes(0, 1, 0));
         let taken = if is_first { first } else { second };
         (other.seq, other.ack) = (ISS + 1, taken.wrapping_add(1));
         other.peer(ACK, b"hello");
-        assert_eq!(other.stack.tcp_sizes(), (1, 0, 0), "{late}");
+        assert_eq!(other.stack.tcp_sizes(), sizes(1, 0, 0), "{late}");
     }
 }

@@ -3,8 +3,8 @@
 //! RFC 9293 3.3.2, 3.10.7.1, 3.10.7.2, 3.10.7.3, 3.10.7.4, 3.5.2 and 3.5.3.
 
 use super::harness::*;
-use crate::SocketState;
 use crate::options::SocketOptions;
+use crate::{SocketState, TcpSizes};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -280,7 +280,11 @@ fn state_of(world: &World) -> String {
     let info = world
         .conn
         .and_then(|conn| world.stack.tcp_info(world.now, conn));
-    let (_, half_open, waiting) = world.stack.tcp_sizes();
+    let TcpSizes {
+        half_open,
+        time_wait: waiting,
+        ..
+    } = world.stack.tcp_sizes();
     match info.map(|info| info.state) {
         Some(SocketState::Established) => "ESTABLISHED",
         Some(SocketState::SynSent) => "SYN-SENT",

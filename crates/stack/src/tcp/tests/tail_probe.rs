@@ -102,7 +102,7 @@ fn a_link_that_has_become_narrower_leaves_nothing_to_probe_for() {
     world.write(20_000);
     world.take_sent();
     world.now.0 += 30 * MS;
-    world.stack.set_link_mtu(world.now, 840);
+    world.set_link_mtu(840);
     // The probe is due in the moment in which the link is found to be narrower.
     world.stack.on_timers(world.now, &mut world.fx);
     world.flush();

@@ -15,7 +15,7 @@ fn waiting(mut world: World) -> World {
     world.flush();
     world.acknowledge(1);
     world.peer(FIN | ACK, &[]);
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 1));
     world.clear();
     world
 }
@@ -68,7 +68,7 @@ fn an_adopted_time_wait_answers_as_its_own_stack_does() {
         // RFC 1337 3: a reset ends neither.
         moves.peer_at(0, RST, &[]);
         moves.none();
-        assert_eq!(moves.stack.tcp_sizes(), (0, 0, 1));
+        assert_eq!(moves.stack.tcp_sizes(), sizes(0, 0, 1));
     }
 }
 
@@ -78,9 +78,9 @@ fn an_adopted_time_wait_lasts_for_its_remaining_time() {
     world.sleep(45 * SECOND);
     let mut world = moved(&world);
     world.sleep(14 * SECOND);
-    assert_eq!(world.stack.tcp_sizes().2, 1);
+    assert_eq!(world.stack.tcp_sizes().time_wait, 1);
     world.sleep(2 * SECOND);
-    assert_eq!(world.stack.tcp_sizes().2, 0);
+    assert_eq!(world.stack.tcp_sizes().time_wait, 0);
     world.none();
 }
 
@@ -93,9 +93,9 @@ fn an_end_that_is_repeated_to_an_adopted_time_wait_begins_it_again() {
     world.clear();
     answer_to_fin(&mut world);
     world.sleep(50 * SECOND);
-    assert_eq!(world.stack.tcp_sizes().2, 1);
+    assert_eq!(world.stack.tcp_sizes().time_wait, 1);
     world.sleep(60 * SECOND);
-    assert_eq!(world.stack.tcp_sizes().2, 0);
+    assert_eq!(world.stack.tcp_sizes().time_wait, 0);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn an_adopted_time_wait_is_opened_again_with_a_number_beyond_its_own() {
     let answer = world.only();
     assert!(answer.is(SYN));
     assert!((answer.header.seq.wrapping_sub(old) as i32) > 0);
-    assert_eq!(world.stack.tcp_sizes(), (0, 1, 0));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 1, 0));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_peer_of_a_later_connection_is_reset_once_all_engines_were_asked() {
         assert_eq!(answer.is(RST), is_reset, "{role:?}");
         assert!(!is_reset || answer.header.seq == world.ack);
         assert!(answer_to_fin(&mut world).is(ACK));
-        assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
+        assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 1));
     }
 }
 
@@ -200,7 +200,7 @@ fn a_time_wait_image_that_cannot_be_ours_is_refused() {
         let mut world = World::new(config());
         let adopted = world.stack.tcp_adopt_time_wait(world.now, &image);
         assert_eq!(adopted, Err(why), "{image:?}");
-        assert_eq!(world.stack.tcp_sizes(), (0, 0, 0));
+        assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 0));
     }
 }
 
@@ -211,7 +211,7 @@ fn the_longest_time_in_an_image_is_the_configured_one() {
     let image = TimeWaitImage { left_ms, ..image() };
     assert_eq!(world.stack.tcp_adopt_time_wait(world.now, &image), Ok(()));
     world.sleep(61 * SECOND);
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 0));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 0));
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_time_wait_image_does_not_replace_a_connection_or_a_handshake() {
     world.listen();
     world.inject((PEER_PORT, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
     assert_eq!(world.stack.tcp_adopt_time_wait(world.now, &image), taken);
-    assert_eq!(world.stack.tcp_sizes(), (0, 1, 0));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 1, 0));
     // A later TIME-WAIT; an earlier one gives way.
     let mut world = World::new(config());
     let mut adopt = |left_ms, snd_nxt| {
@@ -240,7 +240,7 @@ fn a_time_wait_image_does_not_replace_a_connection_or_a_handshake() {
     assert_eq!(adopt(20_000, 2), taken);
     assert_eq!(adopt(40_000, 3), Ok(()));
     assert_eq!(images(&world)[0].snd_nxt, 3);
-    assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 1));
 }
 
 #[test]
@@ -257,9 +257,9 @@ fn a_full_table_refuses_entries_until_one_is_removed() {
     assert_eq!(refused, Err(SocketError::LimitReached));
     let (local, remote) = (image().local, image().remote);
     world.stack.tcp_forget_time_wait(local, other.remote);
-    assert_eq!(world.stack.tcp_sizes().2, 1);
+    assert_eq!(world.stack.tcp_sizes().time_wait, 1);
     world.stack.tcp_forget_time_wait(local, remote);
-    assert_eq!(world.stack.tcp_sizes().2, 0);
+    assert_eq!(world.stack.tcp_sizes().time_wait, 0);
     assert_eq!(world.stack.tcp_adopt_time_wait(world.now, &other), Ok(()));
 }
 
@@ -286,11 +286,11 @@ fn adopted_and_own_time_waits_expire_independently() {
             world.deliver(ends, (1, 1), FIN | ACK, &[], &[]);
             world.clear();
         }
-        sizes.push(world.stack.tcp_sizes().2);
+        sizes.push(world.stack.tcp_sizes().time_wait);
     }
     assert_eq!(sizes, [4, 4, 3, 3, 3, 2, 2, 2, 1, 1, 1]);
     world.sleep(7 * SECOND);
-    assert_eq!(world.stack.tcp_sizes().2, 0);
+    assert_eq!(world.stack.tcp_sizes().time_wait, 0);
 }
 
 proptest! {
@@ -322,9 +322,9 @@ proptest! {
         };
         let mut world = World::new(config());
         let adopted = world.stack.tcp_adopt_time_wait(world.now, &image);
-        prop_assert_eq!(world.stack.tcp_sizes().2, usize::from(adopted.is_ok()));
+        prop_assert_eq!(world.stack.tcp_sizes().time_wait, usize::from(adopted.is_ok()));
         world.peer(FIN | ACK, b"x");
         world.sleep(121 * SECOND);
-        prop_assert_eq!(world.stack.tcp_sizes(), (0, 0, 0));
+        prop_assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 0));
     }
 }
