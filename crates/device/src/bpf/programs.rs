@@ -3,7 +3,7 @@
 //!
 //! The programs are assembled here and not compiled and loaded by a library: that would need clang
 //! or a nightly compiler where Slipstack is built, and the programs share their layout and hash
-//! with the code that writes the tables (`docs/adr/0022-what-stays-by-hand.md`).
+//! with the code that writes the tables (`docs/adr/0022-code-that-stays-by-hand.md`).
 
 use std::os::fd::BorrowedFd;
 
