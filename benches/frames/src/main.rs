@@ -176,7 +176,7 @@ fn run(options: &Options) -> Result<(), DeviceError> {
     if let Some(core) = options.core {
         let mut set = rustix::thread::CpuSet::new();
         set.set(core);
-        // It runs where it may.
+        // Without its core the run goes on where the kernel puts it.
         let _ = rustix::thread::sched_setaffinity(None, &set);
     }
     let slot = u16::from(options.to.is_some());

@@ -129,7 +129,7 @@ pub fn why(settings: &Settings, pid: u32) -> Result<WhyReport, Error> {
                     refusal: refusal @ Refusal::NotPermitted,
                     message,
                 }) => return Err(Error::Refused { refusal, message }),
-                // It is another instance's, or a program of the keeper.
+                // The process belongs to another instance, or to the keeper.
                 _ => {}
             }
         }

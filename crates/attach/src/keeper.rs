@@ -54,7 +54,7 @@ pub fn meet(settings: &Settings, hello: &Hello) -> Result<(ControlSocket, Welcom
 fn connect_or_start(settings: &Settings, may_come_again: bool) -> Result<ControlSocket, Error> {
     match by_path(settings) {
         Ok(socket) => return Ok(socket),
-        // It is there: beside it none could be started.
+        // A keeper is there, and no second one can be started beside it.
         Err(error @ Error::Control(ControlError::TimedOut)) => {
             return Err(or_unresponsive(error, settings, None));
         }

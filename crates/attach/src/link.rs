@@ -64,7 +64,7 @@ impl State {
                 Err(error @ (ControlError::TimedOut | ControlError::Closed)) => {
                     return Err(error.into());
                 }
-                // Whatever it says, no caller waits for it.
+                // No caller waits for this answer, a refusal included.
                 _ => self.unanswered -= 1,
             }
         }

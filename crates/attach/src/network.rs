@@ -25,7 +25,7 @@ pub(crate) fn wanted(settings: &Settings, own: &str) -> NetworkState {
         interfaces: ports(settings, own),
         ..NetworkState::default()
     };
-    // Those of the ports first: they have their own numbers for links.
+    // VLANs of the ports first: a port numbers its links itself.
     for spec in settings.sub_vlans().filter(|spec| spec.within.is_none()) {
         add_vlan(settings, spec, &mut state);
     }

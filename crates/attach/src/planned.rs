@@ -45,7 +45,7 @@ pub fn planned(settings: &Settings, now: &NetworkState) -> Result<NetworkState, 
         }
         interfaces.push(port);
     }
-    // Those that are not named stay as they are.
+    // Interfaces that are not named stay as they are.
     let is_named = |it: &Interface| interfaces.iter().any(|known| known.name == it.name);
     let rest: Vec<Interface> = now.ports().filter(|it| !is_named(it)).cloned().collect();
     interfaces.extend(rest);

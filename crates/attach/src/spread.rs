@@ -65,7 +65,7 @@ fn in_turn(turn: &AtomicU32, own: u32, choose: impl FnOnce() -> usize) -> usize 
             Err(holder) if holder != own && is_alive(holder) => {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // It has died meanwhile.
+            // The holder has died meanwhile.
             Err(holder) => _ = turn.compare_exchange(holder, 0, set, fetch),
         }
     }

@@ -141,7 +141,7 @@ impl Member {
                 "an instance is not ready after {} seconds",
                 READY_MAX.as_secs()
             ))),
-            // It has written the reason to standard error.
+            // The instance has written the reason to standard error.
             Err(RecvTimeoutError::Disconnected) => Err(Failure::new("an instance has ended")),
         }
     }

@@ -57,7 +57,7 @@ impl Sorter<'_> {
 
 impl Sink for Sorter<'_> {
     fn frame(&mut self, frame: &[u8], meta: RxMeta) {
-        // So is its checksum.
+        // A frame whose flow cannot be read, or whose checksum is wrong, has no owner.
         let owner = FrameFlow::parse(frame)
             .filter(|flow| meta.checksum != RxChecksum::Unknown || flow.is_checksum_valid())
             .and_then(|flow| Some((self.find_owner(&flow, frame)?, flow.protocol)));

@@ -130,7 +130,7 @@ impl Waiter {
         if engine.poll_fd() < 0
             && let Some(device) = self.device.take()
         {
-            // It has been deleted.
+            // The device has been deleted.
             epoll::delete(&self.epoll, device.as_fd())?;
         }
         engine.set_sleeping(true);

@@ -216,7 +216,7 @@ impl RuntimeDir {
             .filter(|dir| !dir.is_dir())
         {
             builder.create(dir).map_err(io_error(dir))?;
-            // Whatever the umask is.
+            // The mode does not depend on the umask.
             fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).map_err(io_error(dir))?;
         }
         Ok(())

@@ -92,7 +92,7 @@ impl NetworkState {
         }
         for interface in &self.interfaces {
             if steps.state.find(&interface.name).is_none() {
-                // It went with the VLAN that it was within.
+                // The interface went with the VLAN that it was within.
                 continue;
             }
             let is_same = |it: &&Interface| {

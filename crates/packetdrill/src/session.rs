@@ -108,7 +108,7 @@ impl Session {
         for sentence in settings.take_sysctls(read) {
             eprintln!("slipstack: net.ipv4: {sentence}");
         }
-        // They were taken when the session began, and are not refused now.
+        // The session began with these flags, so that none is refused now.
         let _ = take_flags(&mut settings, &self.flags);
         self.world.set_stack(settings.world.stack);
     }

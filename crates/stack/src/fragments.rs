@@ -211,7 +211,7 @@ impl Partial {
         let beyond = within
             .last()
             .map_or(0, |last| last.end().saturating_sub(end));
-        // They do not overlap: as many bytes as there are in all are all of them.
+        // Pieces do not overlap, so their lengths add up to the whole when nothing is missing.
         let held: usize = within.iter().map(|piece| piece.bytes.len()).sum();
         reached - begin + held - beyond >= end - begin
     }
@@ -352,7 +352,7 @@ impl Fragments {
         let bytes = spare.room(fragment.payload.len());
         partial.put(at, fragment, bytes, quote_len);
         *cost += partial.cost() - before;
-        // They do not overlap: as many bytes as there are in all are all of them.
+        // Pieces do not overlap, so their lengths add up to the whole when nothing is missing.
         if partial.total != Some(partial.len) {
             return None;
         }

@@ -31,7 +31,7 @@ impl Identifications {
     pub fn next(&mut self, packet: &OutPacket) -> u16 {
         let bits = |ip| match ip {
             IpAddr::V4(ip) => u64::from(ip.to_bits()),
-            // These have identifications of their own.
+            // IPv6 fragments have identifications of their own.
             IpAddr::V6(_) => 0,
         };
         let words = [

@@ -163,7 +163,7 @@ impl Routes {
     pub(crate) fn first_of(&self, link: u16) -> Option<Ipv4Addr> {
         let mut links = self.links.iter();
         match link {
-            // They come before those of further links.
+            // The own addresses of the first link come before those of further links.
             0 if self.addrs.len() == self.links.len() => None,
             0 => self.addrs.first().map(|&(own, _)| own),
             _ => links.find(|(.., of)| *of == link).map(|&(own, ..)| own),
@@ -266,7 +266,7 @@ pub(crate) fn connected(addrs: impl Iterator<Item = (IpAddr, u8)>, gateway: Opti
         add_connected(&mut fib, net, 0);
     }
     if let Some(gateway) = gateway {
-        // It is a neighbour even if no network of ours holds it.
+        // The gateway is a neighbour even if no network of ours holds it.
         let _ = fib.add(fib::MAIN, Entry::new(Prefix::host(gateway), Target::OnLink));
         let _ = fib.add(fib::MAIN, Entry::new(Prefix::ALL, Target::Via(gateway)));
     }

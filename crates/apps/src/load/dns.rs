@@ -323,7 +323,7 @@ impl DnsLoad {
         line.count -= 1;
         self.outstanding -= 1;
         let time = self.began.elapsed().as_nanos() as u64;
-        // It grows as far as it must.
+        // The histogram grows as far as a value needs, so that recording cannot fail.
         let _ = self.times.record(time.saturating_sub(start));
         count(&self.figures.rcodes[usize::from(more & 15)]);
         if flags & 2 != 0 {

@@ -256,7 +256,7 @@ impl Stress {
     fn on_answer(&mut self, cx: &Context<'_>, id: ConnectionId, asking: &mut Asking) {
         let now = self.clock();
         let start = std::mem::replace(self.start_of(id), RESTS);
-        // It grows as far as it must.
+        // The histogram grows as far as a value needs, so that recording cannot fail.
         let _ = self.times.record(now.saturating_sub(start));
         self.count(match asking.is_good {
             true => &self.figures.good,

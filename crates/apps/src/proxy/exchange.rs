@@ -401,8 +401,9 @@ impl Proxy {
             return cx.reset(id);
         }
         if client.may_repeat() {
-            // It ended while the request was under way (RFC 9112 9.3.1). Other kept connections may
-            // be about to end too, and the request is sent once more at most: over a new one.
+            // The connection ended while the request was under way (RFC 9112 9.3.1). Other kept
+            // connections may be about to end too, and the request is sent once more at most: over
+            // a new one.
             let chosen = self.backends.pick(Tried::default(), cx.now_ns());
             return self.reach_by_new(cx, id, client, chosen);
         }

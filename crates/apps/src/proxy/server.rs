@@ -325,7 +325,7 @@ impl Proxy {
     }
 
     pub(super) fn put_client(&mut self, id: ConnectionId, state: Box<Client>) {
-        // It may have become a stream meanwhile.
+        // The connection may have become a stream meanwhile.
         if let Side::None = self.place(id).side {
             self.put_side(id, Side::Client(state));
         }

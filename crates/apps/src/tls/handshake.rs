@@ -57,7 +57,7 @@ impl Transport {
         let Transport::Tls(session) = std::mem::replace(self, Transport::Away) else {
             return Handed::On;
         };
-        // It stays here if no worker has time.
+        // The session stays here if no worker has time.
         let place = Arc::new(Mutex::new(Some(session)));
         let worker = Arc::clone(&place);
         let job = move || {

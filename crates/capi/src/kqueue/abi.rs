@@ -98,7 +98,7 @@ pub unsafe extern "C" fn ff_kevent_do_each(
     let (Some(each), Ok(room)) = (each, usize::try_from(room)) else {
         return fail(Errno::EINVAL) as c_int;
     };
-    // It may call us again: it is called when nothing of ours is locked.
+    // `each` may call the library again, so no lock is held while it runs.
     let mut found = Vec::new();
     let mut put = |event| {
         let has_room = found.len() < room;

@@ -149,7 +149,7 @@ fn load(words: Vec<String>) -> Result<(), String> {
 fn settings(arguments: &Arguments) -> Result<config::Settings, String> {
     let conf = conf_file(arguments).map(Path::new);
     let variable = |name: &str| {
-        // These are for the adapter's users: a process of a configuration has an engine of its own.
+        // These variables are the adapter's; a process that a configuration numbers has its own engine.
         let is_taken = arguments.process.is_none() || !ADAPTER_VARIABLES.contains(&name);
         let own = || {
             std::env::var(name)

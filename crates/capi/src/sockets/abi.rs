@@ -128,7 +128,7 @@ fn choose_source(process: &Process, fd: c_int, remote: &Address) {
     if process.is_alone(fd)
         && let Some(source) = source_for(remote.as_bytes())
     {
-        // It may be bound already: then that holds.
+        // A socket that is bound already keeps its address.
         let _ = process.bind(fd, &source);
     }
 }

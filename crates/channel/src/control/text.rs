@@ -13,7 +13,7 @@ const TEXT_MAX: u64 = 512 << 20;
 
 /// Adds a value as a line.
 pub fn add_line<T: Serialize>(text: &mut Vec<u8>, value: &T) {
-    // Neither a plain value nor memory refuses.
+    // Serializing a plain value into memory cannot fail.
     if serde_json::to_writer(&mut *text, value).is_ok() {
         text.push(b'\n');
     }

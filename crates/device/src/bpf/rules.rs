@@ -257,7 +257,7 @@ fn emit_asking(emit: &mut Emitter<'_>, by_hash: Label) {
 pub(super) fn emit_ask(code: &mut Program, programs: BorrowedFd<'_>) {
     code.load_map(R2, programs);
     code.alu(Alu::Mov, R3, 0);
-    // It returns in our place, or fails.
+    // A successful tail call does not return here.
     code.call(Helper::TailCall);
     code.exit_with(-1);
 }

@@ -141,7 +141,7 @@ impl Port {
             .stderr(Stdio::from(words.try_clone().map_err(system)?))
             .spawn()
             .map_err(system)?;
-        // It goes on in a child of its own at once.
+        // The process goes on in a child of its own at once, and this one ends.
         let _ = child.wait();
         Ok(Starting {
             socket: near,

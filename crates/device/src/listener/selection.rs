@@ -34,7 +34,7 @@ impl Selection {
         };
         let behind_tags = ethernet::parse_tags(header.ethertype, packet);
         let Some(ends) = behind_tags.and_then(|(kind, packet)| ends(kind, packet)) else {
-            // Neither IP nor ARP: without addresses.
+            // A frame that is neither IP nor ARP has no addresses.
             return self.host.is_none() && self.port.is_none();
         };
         let is_own = ethernet::is_group(header.dst)

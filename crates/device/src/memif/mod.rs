@@ -98,7 +98,7 @@ impl Backend for Memif {
             index: NO_INTERFACE,
             name: description.interface.to_owned(),
             link: LinkProperties {
-                // Or it is completed here, for a peer that does not take partial ones.
+                // Checksums are completed here for a peer that does not take partial ones.
                 tx_checksum: true,
                 tso_max: 0,
                 udp_segmentation: false,

@@ -456,7 +456,7 @@ impl Socket {
             match sys::send(self.fd.as_fd()) {
                 Ok(()) => {}
                 Err(error) => match error.raw_os_error() {
-                    // It has sent some, and has no more room for completed ones.
+                    // The kernel has sent some frames, and has no room for more completions.
                     Some(libc::EAGAIN) => {
                         counters.tx_again += 1;
                         self.reap();

@@ -311,7 +311,7 @@ impl Process {
                 let what = what_is_shut((read, write));
                 let before = socket.early_shut.fetch_or(what, Ordering::Relaxed);
                 socket.notify(shut_bits(before | what));
-                // It would return the same error, and its part is shut too.
+                // The kernel's part would return the same error, and has to be shut down too.
                 if socket.has_kernel() {
                     return Err(Divert::Kernel);
                 }

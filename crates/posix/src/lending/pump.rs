@@ -448,7 +448,7 @@ impl Pump {
                 0
             }
             Err(error) => {
-                // It has ended and left something unread.
+                // The child has ended and left something unread.
                 self.is_unread |= error == Errno::CONNRESET;
                 self.to_peer.is_ended = true;
                 0

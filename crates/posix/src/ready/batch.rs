@@ -89,7 +89,7 @@ impl Batch {
         if self.owner.load(Ordering::Relaxed) == thread {
             self.owner.store(0, Ordering::Relaxed);
         }
-        // It may have left a call by a jump.
+        // A thread that has left a call by a jump may have left a burst open.
         self.end_burst(thread);
     }
 

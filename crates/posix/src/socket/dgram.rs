@@ -517,7 +517,7 @@ impl Dgram {
         let ready = self.readiness() & !bits::OUT;
         let is_awaited = self.wants_space.load(Ordering::SeqCst)
             && self.wants_space.swap(false, Ordering::SeqCst);
-        // Also where the kernel's part answers for room: a thread may wait for the stack's.
+        // A thread may wait for the stack's room even where the kernel's part answers for room.
         match is_awaited {
             true => ready | bits::OUT,
             false => ready,

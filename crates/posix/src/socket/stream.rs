@@ -347,7 +347,7 @@ impl Stream {
         let has_bytes = program.rx_available(here.sock()) > 0;
         let is_readable = program.is_readable(here.sock());
         if !self.is_here(here) {
-            // It has moved meanwhile, with its bytes.
+            // The connection has moved meanwhile, with its bytes.
             return match bufs {
                 [] => self.recv_nothing().map(|()| 0),
                 _ => self.dequeue(bufs, how),

@@ -31,7 +31,7 @@ impl ChildConnections {
             _ => None,
         });
         let closed_from = closed_from.min().unwrap_or(i32::MAX);
-        // It would close our control sockets too.
+        // Closing a range would close our control sockets too.
         let may_ask = fitness == Fitness::Served && closed_from == i32::MAX;
         // A number that an action has replaced has a different file.
         let mut replaced: Vec<i32> = Vec::new();

@@ -141,7 +141,7 @@ fn sleep_under_mask(
     let result = if cancel::is_suspected() {
         Err(Errno::EINTR)
     } else if thread.has_kept_beside(admitting) {
-        // It is not pending in the kernel, which would end the sleep.
+        // The signal is not pending in the kernel, so nothing there would end the sleep.
         thread.interrupt();
         Err(Errno::EINTR)
     } else {

@@ -66,7 +66,7 @@ impl<T: Copy + Ord> Flat<T> {
 fn flatten(mut ranges: Vec<(u128, u128, u32)>, mut add: impl FnMut(u128, Option<u32>)) {
     // The wider of two that begin together comes first, so that the narrower covers it.
     ranges.sort_by_key(|(low, high, _)| (*low, u128::MAX - high));
-    // Those that are open, the innermost last.
+    // Ranges that are open, the innermost last.
     let mut open: Vec<(u128, u32)> = Vec::new();
     // An end marker that closes all ranges.
     let ranges = ranges.into_iter().map(Some).chain([None]);

@@ -230,7 +230,7 @@ fn judged_alone(ip: &IpMeta) -> RxMeta {
 /// Returns the counter of a packet that must not come in fragments.
 fn refused_inside(next_header: u8, payload: &[u8]) -> Option<Counter> {
     match extensions::walk(next_header, payload) {
-        // It is no way to send anything, and could go on like that without end.
+        // Fragments inside fragments are of no use, and could nest without end.
         Ok(extensions::Walked::Fragment(_)) => Some(Counter::DropFragmentMalformed),
         Ok(extensions::Walked::Whole(upper)) if is_discovery(&upper) => {
             Some(Counter::DropNdpFragment)

@@ -193,8 +193,8 @@ impl Tcp {
         } else {
             None
         };
-        // It may belong to another engine: frames are in flight while the keeper changes the
-        // assignment of a port.
+        // The segment may belong to another engine: frames are in flight while the keeper changes
+        // the assignment of a port.
         if listener.is_none() && packet.pass_on(fx) {
             cx.counters.bump(Counter::TcpStrays);
             cx.note_tcp_stray(arrival.key);

@@ -411,7 +411,7 @@ impl SynTable {
         let is_rivals = self.is_rivals(index, ack);
         if let (true, Some(entry)) = (is_rivals, self.entries.at_mut(index)) {
             entry.iss = ack.wrapping_sub(1);
-            // It is not known when that answer left.
+            // Without the time of the rival's SYN-ACK no round trip can be measured.
             entry.tries = entry.tries.max(1);
         }
         is_rivals

@@ -233,7 +233,7 @@ fn add(target: &Target, mut words: Words<'_>, mode: Mode) -> Result<(), Failure>
     while let Some(word) = words.next() {
         match word {
             "dev" => interface = Some(find_interface(&state, words.value(word)?)?.name.clone()),
-            // They follow from the address.
+            // These values follow from the address.
             "broadcast" | "brd" | "scope" | "label" | "metric" => _ = words.value(word)?,
             "nodad" => is_certain = true,
             "noprefixroute" => {}

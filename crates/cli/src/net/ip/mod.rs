@@ -71,7 +71,7 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
                 words.end()?;
                 return batch::run(settings, options, file);
             }
-            // They are always shown.
+            // Details are always shown.
             "-d" | "-details" => {}
             other => return Err(words.unknown(other)),
         }

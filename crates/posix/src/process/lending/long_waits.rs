@@ -59,7 +59,7 @@ impl Process {
     fn take_idle(&self, socket: &Arc<Description>, it: &Borrowed) {
         let before = it.due_ns();
         self.take_over(socket, it, Duration::ZERO);
-        // It was not requested, because something is unread: later.
+        // Something unread kept the socket from being requested: it is tried again later.
         if it.due_ns() == before {
             it.turns.note_asked();
         }

@@ -45,7 +45,7 @@ pub unsafe fn closefrom(first: c_int) {
 }
 
 pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    // Also without sockets there may be a connection to the keeper to spare.
+    // A program without sockets may have a connection to the keeper, which is spared.
     process::activate();
     answer_uncancelled(
         Restart::Never,

@@ -50,7 +50,7 @@ pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
     let flight = conn.flight_mut();
     let has_lost = flight.board.lost_bytes() > 0;
     match flight.recovery.state() {
-        // It leaves again as it is, in smaller pieces.
+        // Lost data of a search for the MTU is sent again in smaller pieces; nothing is reduced.
         State::Open if has_lost && mtu_search::explains_loss(conn) => {}
         State::Open | State::Marked if has_lost => {
             enter(conn, &facts.delivered);
