@@ -27,7 +27,7 @@ import servers  # noqa: E402
 import topology  # noqa: E402
 
 WITHOUT = "SLIPSTACK_WITHOUT"
-RULES = ("spin", "holds", "lead", "moves", "naps")
+RULES = ("spin", "holds", "moves", "naps")
 PLACEMENTS = ("in-process", "instance")
 FIGURES = (("rate", "rate"), ("cpu_us", "CPU"), ("p50_us", "p50"), ("p99_us", "p99"))
 

@@ -15,10 +15,10 @@ import topology
 POSTGRES = pathlib.Path("/usr/lib/postgresql/15/bin")
 BOTH = f"{topology.SERVER_CORE},{topology.CLIENT_CORE}"
 # Rules that hold only where threads share an engine, or only with spinning off.
-OF_THREADS = ("lead", "moves")
+OF_THREADS = ("moves",)
 OF_SAVING = ("naps",)
-# An instance's programs have no ticker, so no thread keeps the lead; they do not nap.
-IN_PROCESS = ("lead", "naps")
+# An instance's programs do not nap.
+IN_PROCESS = ("naps",)
 
 
 @dataclass

@@ -73,12 +73,6 @@ pub trait Driver: Send + Sync {
     /// program has seen. Set once.
     fn set_on_unseen_events(&self, _call: Box<dyn Fn() + Send + Sync>) {}
 
-    /// Returns whether another thread owns the engine, and keeps it for some microseconds:
-    /// [`Driver::prepare_wait`] would wait for it.
-    fn is_busy(&self) -> bool {
-        false
-    }
-
     /// Arms the wake-ups before blocking. Returns `None` if there is an event already: do not
     /// sleep. Every `Some` is followed by one [`Driver::finish_wait`]. A nap of up to `nap_ns_max`
     /// is allowed; 0 = none. `now_ns`: the clock when the caller last read it.

@@ -11,8 +11,6 @@ pub enum Rule {
     Spin,
     /// Data sent for a batch of events leaves with its last answer.
     Holds,
-    /// A thread keeps the right to drive the engine while it runs the program's code.
-    Lead,
     /// Connections stay on their engine while most end after few reads.
     Moves,
     /// A thread whose sleeps are short sleeps on a timer first.
@@ -20,14 +18,13 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub const ALL: [Rule; 5] = [Rule::Spin, Rule::Holds, Rule::Lead, Rule::Moves, Rule::Naps];
+    pub const ALL: [Rule; 4] = [Rule::Spin, Rule::Holds, Rule::Moves, Rule::Naps];
 
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Rule::Spin => "spin",
             Rule::Holds => "holds",
-            Rule::Lead => "lead",
             Rule::Moves => "moves",
             Rule::Naps => "naps",
         }
@@ -92,13 +89,13 @@ mod tests {
     fn named_heuristics_are_off_and_all_others_on() {
         let all = Heuristics::without("").unwrap();
         assert!(Rule::ALL.into_iter().all(|rule| all.has(rule)));
-        let some = Heuristics::without("lead, naps").unwrap();
+        let some = Heuristics::without("moves, naps").unwrap();
         for rule in Rule::ALL {
-            assert_eq!(some.has(rule), !matches!(rule, Rule::Lead | Rule::Naps));
+            assert_eq!(some.has(rule), !matches!(rule, Rule::Moves | Rule::Naps));
         }
-        let error = Heuristics::without("leads").unwrap_err();
+        let error = Heuristics::without("move").unwrap_err();
         assert!(
-            error.contains("leads") && error.contains("lead, moves"),
+            error.contains("named move;") && error.contains("holds, moves"),
             "{error}"
         );
     }

@@ -112,9 +112,6 @@ impl InProcess {
     }
 }
 
-/// Number of attempts of a thread that is about to sleep to lock the engine: some microseconds.
-const LOOKS: u32 = 100;
-
 impl Shared {
     /// Runs one whole turn; `None` if another thread owns the engine.
     fn turn(&self, now_ns: u64, run: fn(&mut Engine, Instant) -> Turn) -> Option<Turn> {
@@ -140,17 +137,6 @@ impl Shared {
             fence(Ordering::SeqCst);
             self.engine.try_lock()
         })
-    }
-
-    /// Returns whether another thread has the engine, and not only for a moment.
-    fn is_busy(&self) -> bool {
-        for _ in 0..LOOKS {
-            if !self.engine.is_taken() {
-                return false;
-            }
-            std::hint::spin_loop();
-        }
-        true
     }
 
     /// Runs commands that other threads have pushed without waiting, after the engine was released.
@@ -276,10 +262,6 @@ impl Driver for InProcess {
             self.shared.run_commands(engine);
             self.shared.settle();
         }
-    }
-
-    fn is_busy(&self) -> bool {
-        self.shared.is_busy()
     }
 
     fn would_nap(&self) -> bool {

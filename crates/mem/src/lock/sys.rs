@@ -54,12 +54,6 @@ impl<T> Lock<T> {
             .map(|_| Guard::new(self))
     }
 
-    /// Returns whether it is locked at this moment.
-    #[inline]
-    pub fn is_taken(&self) -> bool {
-        self.word.load(Ordering::Relaxed) != FREE
-    }
-
     /// Takes the lock and keeps it taken until [`Lock::release`].
     pub fn hold(&self) {
         mem::forget(self.lock());

@@ -128,7 +128,7 @@ impl Attachment {
             batch, sleepers, ..
         } = &*self.station;
         if batch.is_due(thread, socket, || kernel.now_ns()) {
-            sleepers.lead.while_sending(thread, || self.commands());
+            self.commands();
             sleepers.nudge(|| kernel.now_ns());
         }
     }

@@ -15,7 +15,6 @@ mod station;
 mod waiter;
 mod watch;
 
-pub(crate) use lead::Leave;
 pub(crate) use look::{Ask, Look};
 pub(crate) use looks::KernelLooks;
 pub(crate) use sleepers::{Kept, NUDGED_SLEEP_NS, Sleeper, Sleepers};

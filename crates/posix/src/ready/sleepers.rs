@@ -107,7 +107,6 @@ impl Sleepers {
         });
         drop(asleep);
         self.count.fetch_add(1, Ordering::SeqCst);
-        waiter.set_thread(thread);
         subscribed.subscribe(waiter);
         true
     }
@@ -206,7 +205,7 @@ impl Sleepers {
         *self.claimant.lock() = None;
         self.stop_leading(waiter);
         self.lead.vacate();
-        self.pass_on(|| 0);
+        self.pass_on();
     }
 
     pub(crate) fn set_leader_until(&self, until_ns: u64) {
@@ -232,12 +231,12 @@ impl Sleepers {
     /// Wakes a sleeper because, for the engine's stand-in, the leader has been away for too long.
     pub(crate) fn replace_leader(&self) {
         self.lead.vacate();
-        self.pass_on(|| 0);
+        self.pass_on();
     }
 
     /// Lets another sleeper lead when a thread leaves, if none leads now.
-    pub(crate) fn pass_on(&self, now_ns: impl FnOnce() -> u64) {
-        if self.is_empty() || self.is_led.load(Ordering::Acquire) || !self.lead.is_vacant(now_ns) {
+    pub(crate) fn pass_on(&self) {
+        if self.is_empty() || self.is_led.load(Ordering::Acquire) || !self.lead.is_vacant() {
             return;
         }
         let mut rings = Rings::default();

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::event::EventfdFlags;
 use slipstack_mem::{Lock, raised};
@@ -16,10 +16,6 @@ const NOTIFIED: u32 = 2;
 #[derive(Debug)]
 pub(crate) struct Waiter {
     state: AtomicU32,
-    /// The thread that waits.
-    thread: AtomicUsize,
-    /// The thread that was woken last, among the waiters of one pool.
-    woken: Arc<AtomicUsize>,
     /// `None`: the process may have no more descriptors. Its sleeps are short then
     /// ([`BLIND_SLEEP_NS`]).
     doorbell: Option<OwnedFd>,
@@ -29,13 +25,11 @@ pub(crate) struct Waiter {
 pub(crate) const BLIND_SLEEP_NS: u64 = 5_000_000;
 
 impl Waiter {
-    fn new(woken: Arc<AtomicUsize>) -> Self {
+    fn new() -> Self {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let low = rustix::event::eventfd(0, flags);
         Waiter {
             state: AtomicU32::new(AWAKE),
-            thread: AtomicUsize::new(0),
-            woken,
             doorbell: low.ok().map(raised),
         }
     }
@@ -67,14 +61,8 @@ impl Waiter {
     /// The system call of it. Not under a lock that the woken thread will want.
     pub(crate) fn ring(&self) {
         if let Some(doorbell) = &self.doorbell {
-            let thread = self.thread.load(Ordering::Relaxed);
-            self.woken.store(thread, Ordering::Relaxed);
             let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
         }
-    }
-
-    pub(crate) fn set_thread(&self, thread: usize) {
-        self.thread.store(thread, Ordering::Relaxed);
     }
 
     /// About to sleep; false if there was a notification since the last look.
@@ -130,7 +118,6 @@ impl Drop for Rings {
 #[derive(Debug, Default)]
 pub(crate) struct WaiterPool {
     idle: Lock<Vec<Arc<Waiter>>>,
-    woken: Arc<AtomicUsize>,
 }
 
 /// Idle waiters that are kept.
@@ -140,15 +127,7 @@ impl WaiterPool {
     pub(crate) fn take(&self) -> Arc<Waiter> {
         match self.idle.lock().pop() {
             Some(waiter) => waiter,
-            None => Arc::new(Waiter::new(Arc::clone(&self.woken))),
-        }
-    }
-
-    /// Returns the thread that was woken last since the previous call, 0 = none.
-    pub(crate) fn take_woken(&self) -> usize {
-        match self.woken.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => self.woken.swap(0, Ordering::Relaxed),
+            None => Arc::new(Waiter::new()),
         }
     }
 
@@ -190,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_notification_before_sleep_prevents_it() {
-        let waiter = Waiter::new(Arc::default());
+        let waiter = Waiter::new();
         assert!(!waiter.notify());
         assert!(!waiter.fall_asleep());
         waiter.wake_up(false);

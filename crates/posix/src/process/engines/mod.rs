@@ -259,11 +259,6 @@ impl Engines {
     pub(crate) fn equip(&self, attachment: &Arc<Attachment>) {
         let station = &attachment.station;
         station.batch.set_net(attachment.has_ticker());
-        let may_lead = self.settings.heuristics.has(Rule::Lead);
-        station
-            .sleepers
-            .lead
-            .set_net(attachment.has_ticker() && may_lead);
         let sleepers = Arc::clone(&station.sleepers);
         let are_several = Arc::clone(&self.homes.is_any);
         let it = Arc::downgrade(attachment);

@@ -22,7 +22,7 @@ use crate::outcome::Divert;
 use crate::process::Process;
 use crate::process::subject::Subject;
 use crate::ready::Station;
-use crate::ready::{Ask, Leave, Look, NUDGED_SLEEP_NS, Sleepers, Waiter};
+use crate::ready::{Ask, Look, NUDGED_SLEEP_NS, Waiter};
 use crate::socket::description::Description;
 use sleeping::Slept;
 
@@ -243,14 +243,15 @@ impl Process {
         {
             return Self::only_look(attachment.as_deref(), begun_ns, &mut check);
         }
-        let leads = attachment.is_some() && station.sleepers.lead.enter(thread, begun_ns);
-        let outcome = self.wait_from(&at, attachment.as_ref(), leads, &mut check);
-        leave_lead(
-            &*self.kernel,
-            station,
-            thread,
-            matches!(outcome, Ok(Some(_))),
-        );
+        let sleepers = &station.sleepers;
+        if attachment.is_some() {
+            sleepers.lead.enter(thread);
+        }
+        let outcome = self.wait_from(&at, attachment.as_ref(), &mut check);
+        // A thread that begins to sleep after this finds the lead free.
+        if sleepers.lead.leave(thread) && !sleepers.is_empty() {
+            sleepers.pass_on();
+        }
         outcome
     }
 
@@ -285,23 +286,20 @@ impl Process {
         &self,
         at: &WaitContext<'_>,
         attachment: Option<&Arc<Attachment>>,
-        leads: bool,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
-        let lead = &at.station.sleepers.lead;
-        let drives = leads || !lead.is_trusted();
         let would_nap = |attachment: &Arc<Attachment>| {
             at.station.spin.gather_ns() > 0 && attachment.driver.would_nap()
         };
-        let naps = drives && attachment.is_some_and(would_nap);
-        if let Some(attachment) = attachment {
-            // While the leader is away, events would wait for it.
-            let has_turn = !naps && (drives || lead.is_away());
-            Self::begin_wait(at, attachment, has_turn);
+        let naps = attachment.is_some_and(would_nap);
+        match attachment {
+            Some(attachment) if naps => attachment.commands(),
+            Some(attachment) => attachment.turn(at.begun_ns),
+            None => {}
         }
         let budget_ns = self.spin_budget_ns(at);
         // For a thread that sleeps at once, the sleep itself polls the kernel's descriptors.
-        let kernel = if !drives || budget_ns == 0 {
+        let kernel = if budget_ns == 0 {
             Ask::Later
         } else {
             Ask::Soon
@@ -311,11 +309,8 @@ impl Process {
             return Ok(Some(value));
         }
         let before = self.kernel.interruptions();
-        if !drives {
-            return self.sleep(at, before, false, now_ns, check);
-        }
         // The preparations for the sleep see the events that the next turn would bring.
-        let is_turned = naps || attachment.is_some();
+        let is_turned = attachment.is_some();
         let spun = match budget_ns {
             0 => Spun::InVain(now_ns),
             _ => self.spin(at, attachment.map(|it| &**it), budget_ns, before, check)?,
@@ -332,19 +327,6 @@ impl Process {
                 at.station.spin.on_sleep(slept_ns);
                 outcome
             }
-        }
-    }
-
-    /// Runs the engine before a wait, or only the commands of this thread.
-    fn begin_wait(at: &WaitContext<'_>, attachment: &Attachment, has_turn: bool) {
-        let sleepers = &at.station.sleepers;
-        // Threads that the turn woke are handled before the sleep.
-        sleepers.pool.take_woken();
-        match has_turn {
-            true => attachment.turn(at.begun_ns),
-            false => sleepers
-                .lead
-                .while_sending(at.thread, || attachment.commands()),
         }
     }
 
@@ -427,9 +409,7 @@ impl Process {
         if let Some(sleeper) = at.station.sleepers.remove(&waiter) {
             self.leave(sleeper);
         }
-        if !at.station.sleepers.lead.is_trusted() {
-            at.station.sleepers.pass_on(|| self.kernel.now_ns());
-        }
+        at.station.sleepers.pass_on();
         at.station.sleepers.pool.give(waiter);
         outcome
     }
@@ -458,15 +438,11 @@ impl Process {
             let Some(attachment) = self.attachment_at(at) else {
                 return Ok(None);
             };
-            let lead = &at.station.sleepers.lead;
-            let leads = attachment.is_some() && lead.enter(at.thread, now);
-            let mut drives = leads || !lead.is_trusted();
-            if !std::mem::take(&mut is_turned) {
-                // Threads that the turn woke are handled below.
-                at.station.sleepers.pool.take_woken();
-                match &attachment {
-                    Some(attachment) if drives => attachment.turn(now),
-                    _ => {}
+            let is_due = !std::mem::take(&mut is_turned);
+            if let Some(attachment) = &attachment {
+                at.station.sleepers.lead.enter(at.thread);
+                if is_due {
+                    attachment.turn(now);
                 }
             }
             let now_ns = now;
@@ -480,8 +456,6 @@ impl Process {
             if let Some(last) = at.plan.last_look(&*self.kernel, before, now, check)? {
                 return Ok(last);
             }
-            drives &= !(leads
-                && Self::hands_on(&at.station.sleepers, attachment.as_deref(), at.thread, now));
             let starved = attachment.as_deref().and_then(Attachment::relieve);
             if !waiter.fall_asleep() {
                 waiter.wake_up(false);
@@ -491,7 +465,7 @@ impl Process {
             let left = at.plan.deadline_ns.map(|deadline| deadline - now);
             let left = least(left, starved);
             let left = least(left, self.engines.absence.sleep_ns());
-            let slept = match attachment.filter(|_| drives) {
+            let slept = match attachment {
                 Some(attachment) if at.station.sleepers.try_lead(at.thread, waiter) => {
                     at.sleep_leading(waiter, &attachment, &*self.kernel, now, left)
                 }
@@ -503,25 +477,6 @@ impl Process {
             now = slept.woke_ns.unwrap_or_else(|| self.kernel.now_ns());
             at.woke_ns.set(now);
         }
-    }
-
-    /// The leader has found nothing for itself: whether it gives the lead to a thread that it has
-    /// just woken, or to one that keeps the engine.
-    fn hands_on(
-        sleepers: &Sleepers,
-        attachment: Option<&Attachment>,
-        thread: usize,
-        now_ns: u64,
-    ) -> bool {
-        let lead = &sleepers.lead;
-        if !lead.is_trusted() {
-            return false;
-        }
-        let other = match sleepers.pool.take_woken() {
-            0 if attachment.is_some_and(|attachment| attachment.driver.is_busy()) => lead.sender(),
-            woken => woken,
-        };
-        other != 0 && other != thread && lead.hand_on(thread, other, now_ns)
     }
 }
 
@@ -543,26 +498,4 @@ fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 pub(crate) fn deadline_of(kernel: &dyn Kernel, timeout: Option<Duration>) -> Option<u64> {
     let timeout = u64::try_from(timeout?.as_nanos()).unwrap_or(u64::MAX);
     Some(kernel.now_ns().saturating_add(timeout))
-}
-
-#[cold]
-fn leave_sleepers(kernel: &dyn Kernel, sleepers: &Sleepers, thread: usize, has_found: bool) {
-    let now_ns = kernel.now_ns();
-    let lead = &sleepers.lead;
-    if has_found && lead.is_trusted() {
-        lead.leave(thread, Leave::Shortly { now_ns });
-    } else if lead.leave(thread, Leave::ForLong { now_ns }) {
-        sleepers.pass_on(|| now_ns);
-    }
-}
-
-/// A thread that drove leaves a wait: it takes the lead along, or another one has it from now
-/// on.
-#[inline]
-fn leave_lead(kernel: &dyn Kernel, station: &Station, thread: usize, has_found: bool) {
-    // A thread that begins to sleep after this finds the leader away.
-    let sleepers = &station.sleepers;
-    if sleepers.lead.leave(thread, Leave::Alone) && !sleepers.is_empty() {
-        leave_sleepers(kernel, sleepers, thread, has_found);
-    }
 }
