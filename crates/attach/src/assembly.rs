@@ -152,7 +152,7 @@ fn assemble_hooked(
         _ => return Err(Error::Confused),
     };
     let parts = sort(lease, fds)?;
-    // Before the first frame: a crash from here on is cleaned up after.
+    // The keeper gets the channel before the first frame, so that it can clean up after a crash.
     let fd = directory
         .try_clone_fd()
         .map_err(Error::io("share the channel"))?;
@@ -323,7 +323,7 @@ fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {
         .region()
         .dont_fork()
         .map_err(Error::io("keep the inboxes from children"))?;
-    // A third one where a rule chooses engines.
+    // A third map is passed where a rule chooses engines.
     let chosen = if maps.len() > 2 { maps.pop() } else { None };
     let maps: [OwnedFd; 2] = maps.try_into().map_err(|_| Error::Confused)?;
     let mut steering = Steering::from_fds(maps)?;

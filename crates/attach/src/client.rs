@@ -271,7 +271,7 @@ impl Client {
             _ => self.reach_instance(state, place, &self.identity())?,
         };
         state.welcome = Some(welcome);
-        // That of a former instance, if there was one, has been given up.
+        // The connection to a former instance, if there was one, has been given up.
         let copy = socket.as_fd().try_clone_to_owned().map(raised);
         state.instance = copy.ok().and_then(|fd| ControlSocket::from_fd(fd).ok());
         self.open_channel(socket)
@@ -527,7 +527,7 @@ impl Attach for Client {
             let _ = socket.send(&Request::RegisterReport, &[copy.as_fd()]);
             let _ = socket.receive::<Reply>(ANSWER_MS);
         };
-        // Only `why` knows less without it.
+        // If this fails, only `why` knows less.
         match (state.links.first(), &state.instance, &state.first_peer) {
             (Some(link), ..) => _ = link.register_report(copy),
             (None, Some(instance), _) => to_instance(instance),

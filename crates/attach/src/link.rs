@@ -97,7 +97,7 @@ impl KeeperClient {
         let greeted = inherited.map(|socket| (introduce(&socket, hello()), socket));
         let (socket, welcome) = match greeted {
             Some((Ok(welcome), socket)) => (socket, welcome),
-            // By path it would be as silent.
+            // A keeper that is silent here would be silent by path too.
             Some((Err(error @ Error::Control(ControlError::TimedOut)), socket)) => {
                 return Err(or_unresponsive(error, settings, Some(&socket)));
             }

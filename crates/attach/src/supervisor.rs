@@ -102,17 +102,17 @@ impl PortAuthority for Keeper {
             remote,
             is_on,
         };
-        // Without it the flow goes where the port goes.
+        // If the request fails, the flow goes where the port goes.
         let _ = self.link.ask(&request, &[]);
     }
 
     fn bring_flow(&self, local: SocketAddr, remote: SocketAddr) {
-        // Without it the keeper hands each of its segments on.
+        // If the request fails, the keeper hands each of the flow's segments on.
         self.link.tell(&Request::BringFlow { local, remote });
     }
 
     fn take_flow(&self, local: SocketAddr, remote: SocketAddr) {
-        // Without it the connection waits for an answer until its time is over.
+        // If the request fails, the connection waits for an answer until its time is over.
         let _ = self.link.ask(&Request::BringFlow { local, remote }, &[]);
     }
 
@@ -129,7 +129,7 @@ impl PortAuthority for Keeper {
             set_ms,
             code,
         };
-        // Without it the hash goes on choosing.
+        // If the request fails, the hash goes on choosing.
         let _ = self.link.ask(&request, &[]);
     }
 

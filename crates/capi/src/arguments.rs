@@ -88,7 +88,7 @@ impl Arguments {
                 let number = text.parse::<i32>().map_err(|_| {
                     format!("--proc-id is '{text}' but must be the number of a process")
                 })?;
-                // -1 is their word for the only process.
+                // F-Stack's -1 means the only process.
                 self.process = u32::try_from(number).ok();
             }
             _ => {

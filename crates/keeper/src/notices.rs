@@ -256,7 +256,7 @@ fn tell(changes: &[(&Notice, bool)], known: &mut HashMap<u64, bool>) -> std::io:
     for listener in listeners {
         for (notice, is_new) in changes {
             if listener.groups & notice.group() != 0 {
-                // One that has ended, or is full, misses it.
+                // A listener that has ended, or is full, misses the notice.
                 let _ = notices.tell(listener.port, notice, *is_new);
             }
         }

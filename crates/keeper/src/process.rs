@@ -32,7 +32,7 @@ pub fn raise_descriptor_limit() {
 /// Number of descriptors that this process has, and that it may have.
 pub fn descriptors() -> io::Result<(u64, u64)> {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    // One of them is the list's own.
+    // One of the descriptors is that of the list itself.
     let listed = fs::read_dir("/proc/self/fd")?.count() as u64;
     Ok((listed.saturating_sub(1), limit))
 }

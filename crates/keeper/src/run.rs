@@ -28,8 +28,8 @@ pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError>
     let mut resources = Resources::open(options)?;
     let mut announce = Some(announce);
     loop {
-        // Before the fork: a standby would fail as its keeper does, and leave it to the next one,
-        // without end.
+        // Opened before the fork: a standby would fail as its keeper does, and so would its own
+        // standby, without end.
         let is_successor = announce.is_none();
         let own = match own_slot(&resources, is_successor) {
             Ok(own) => own,

@@ -73,7 +73,7 @@ impl Spread {
                 let at = usize::from(port).checked_rem(slots.len());
                 at.map(|at| (slots[at], 1)).into_iter().collect()
             }
-            // For packets that a rule leaves to the hash, and those that never leave the machine.
+            // For packets that a rule leaves to the hash, and those that stay on the machine.
             Spread::Hash | Spread::Port | Spread::Turns | Spread::Table(_) | Spread::Program(_) => {
                 slots.iter().map(|slot| (*slot, 1)).collect()
             }

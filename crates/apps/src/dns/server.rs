@@ -83,7 +83,7 @@ impl Dns {
             Task::Tell(peer, message) => {
                 let is_family = |(addr, _): &&(SocketAddr, _)| addr.is_ipv4() == peer.is_ipv4();
                 if let Some((_, socket)) = self.sockets.iter().find(is_family) {
-                    // One that finds no room is sent again.
+                    // A notice that finds no room is sent again.
                     let _ = cx.send_to(*socket, peer, None, &message);
                 }
             }

@@ -49,7 +49,7 @@ impl Carvings {
         let end = self.rest.end;
         let block = self.block_of(end.checked_sub(1)?)?;
         if block.users == 1 {
-            // Nothing is in it: from the start, where it is warm.
+            // Nothing is in the block: it is used from its start, where the cache is warm.
             self.rest = end - block.ring.size()..end;
         }
         if self.rest.len() < len {

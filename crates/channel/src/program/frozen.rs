@@ -28,7 +28,7 @@ impl Frozen<'_> {
     /// Marks the connection as gone: threads that come later find nothing to read and no room to
     /// write.
     pub fn leave(mut self) {
-        // Beyond every head, and beyond any acknowledgment.
+        // Positions beyond every head, and beyond any acknowledgment.
         self.rx.tail = u64::MAX;
         self.tx.head = u64::MAX;
     }

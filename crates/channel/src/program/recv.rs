@@ -78,7 +78,7 @@ impl ProgramEnd {
         if skip >= waiting {
             return 0;
         }
-        // After the head: the mark comes before it.
+        // The mark is read after the head, because the engine writes it before the head.
         if !cell.urgent().is_none() {
             let asked = Asked {
                 skip,

@@ -394,7 +394,7 @@ impl Net {
                 .is_some_and(|after| now >= reset.began.saturating_add(*after))
         };
         let doomed = &mut self.effects.doomed;
-        // Except those whose peers have started over.
+        // Resets of flows whose peers have started over are dropped.
         self.resets.retain(|reset| doomed.contains(&reset.flow));
         let mut budget = PROBE_BURST;
         for reset in &mut self.resets {

@@ -252,7 +252,7 @@ impl Server {
         resume: Option<ClientId>,
     ) -> Result<ClientId, (Refusal, String)> {
         let process = entry.process;
-        // Shown on terminals, and part of a file's name.
+        // The name is shown on terminals, and is part of a file's name.
         let unfit = entry
             .instance
             .as_ref()

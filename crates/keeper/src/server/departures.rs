@@ -52,7 +52,7 @@ impl Server {
         self.lost.remove(&client);
         self.reports.remove(&client);
         let ended = self.end_flows(client, now);
-        // Answers of their peers come here, not to the next owner of the ports.
+        // Answers of the flows' peers come here, not to the next owner of the ports.
         let excepted: Vec<OwnedFlow> = ended.staying().map(|flow| (flow, 0)).collect();
         if let Err(error) = self
             .steer

@@ -125,7 +125,7 @@ impl OwnSlot {
     /// Opens it. One at a time may.
     pub fn open(resources: &Resources) -> Result<OwnSlot, KeeperError> {
         let mut device = open_keeper_slot(&resources.slots, &resources.words)?;
-        // One that has to find its peer does so before the first program sends.
+        // A device that has to find its peer does so before the first program sends.
         device.rx(0, &mut |_: &[u8], _: RxMeta| {});
         let shared = resources.slots.steering();
         let mut steering = Steering::from_fds(shared.read_only_fds()?)?;

@@ -70,7 +70,7 @@ impl Server {
                     interface.follow_device(mtu);
                     continue;
                 }
-                // One that is narrower by choice stays so while it fits.
+                // An interface that is narrower by choice stays so while its MTU fits.
                 let (before, after) = (port.mtu, followed.mtu);
                 let (before, after) = (interface.mtu_max(before), interface.mtu_max(after));
                 if interface.mtu == before || interface.mtu > after {

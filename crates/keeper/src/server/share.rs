@@ -58,7 +58,7 @@ impl Server {
         let Some(share) = &self.resources.network.state.share else {
             return (to_kernel, to_stack);
         };
-        // From these the kernel connects to others.
+        // The kernel connects to others from these ports.
         let (first, last) = system_ports();
         let is_plain = (share.listed, share.action) == (Listed::Kernel, ShareAction::Default);
         let is_spared = |port| is_plain && (first..=last).contains(&port);

@@ -38,7 +38,7 @@ impl Process {
         }
         let lends = !self.engines.is_attaching();
         if lends {
-            // First of all: one thread forks at a time.
+            // This lock comes first: one thread forks at a time.
             self.engines.attaching.hold();
         }
         let version = self.table.version();
@@ -141,8 +141,8 @@ impl Process {
         self.engines.station.sleepers.release();
         self.engines.trouble.release();
         self.network.release();
-        // Not the present entries of the table: another thread may have removed something from it
-        // after that was locked.
+        // The entries that were locked are released, not the table's present ones: another thread
+        // may have removed some since.
         let held = mem::take(&mut *self.held.lock());
         for entry in held.iter().filter(|entry| is_released(entry)) {
             match entry {
@@ -167,7 +167,7 @@ impl Process {
         self.lending.release();
         let held = self.release_all(|entry| !matches!(entry, Entry::Socket(_)));
         let sets = self.table.sets();
-        // Another thread may have made one after the others were locked.
+        // Another thread may have made a set after the others were locked.
         sets.iter().for_each(|set| _ = set.inner.release());
         // Threads of the parent hold on to them as well; not even their destructors run.
         mem::forget(held);
@@ -249,7 +249,7 @@ impl Process {
                 attachment.lose();
                 self.on_engine_death(&attachment);
             }
-            // One of them has found out first.
+            // Another thread has found out first.
             None => self.engines.wake_all(),
         }
     }
@@ -354,7 +354,7 @@ fn renew_set(set: &Set) {
     set.forget_waiters();
     set.home.forget();
     set.is_inherited.store(true, Ordering::Release);
-    // Its own members', or those of a set in it.
+    // The set's members may be intents, or those of a set in it.
     set.has_intents.store(true, Ordering::Release);
 }
 

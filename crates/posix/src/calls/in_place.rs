@@ -63,7 +63,7 @@ impl Process {
         let Some(Decided::Stream(stream)) = socket.decided() else {
             return Err(Errno::EOPNOTSUPP.into());
         };
-        // Nothing to send: whether something could be.
+        // A call that sends nothing asks whether something could be sent.
         match stream.may_send() {
             Ok(()) => {}
             Err(StreamError::Wait) => return Err(Errno::EAGAIN.into()),

@@ -75,7 +75,7 @@ impl Process {
                 if dgram.side() == Side::Both {
                     dgram.set_side(Side::Stack);
                 }
-                // Without a kernel part it is no intent for the keeper.
+                // A socket without a kernel part is no intent for the keeper.
                 self.realize(socket);
             }
             Some(Decided::Listener(_)) => self.realize(socket),

@@ -152,7 +152,7 @@ impl Process {
             self.has_intents.store(true, Ordering::Release);
         }
         socket.note_intents();
-        // A thread may sleep for it already: on such a set, or in a call on the socket.
+        // A thread may wait for this socket already, on such a set or in a call.
         fence(Ordering::SeqCst);
         if socket.has_sleepers() {
             self.realize_for_wait(socket);

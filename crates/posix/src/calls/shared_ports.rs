@@ -45,7 +45,7 @@ impl Process {
             bound => bound,
         };
         if bound.is_ok() {
-            // For those that come later.
+            // Sockets that bind this port later have to share it in the kernel too.
             share_in_kernel(&*self.kernel, number, true);
             socket.cold.lock().binder = self.kernel.thread();
         }

@@ -66,7 +66,7 @@ impl Process {
         let mut total = 0;
         while total < asked.len {
             let want = (asked.len - total).min(buffer.len());
-            // Whether to wait for the socket is its own flag's to say: tcp_splice_read().
+            // Only the socket's own flag decides whether to wait for it (tcp_splice_read()).
             let wait = if total > 0 { libc::MSG_DONTWAIT } else { 0 };
             let bufs = &mut [IoSliceMut::new(&mut buffer[..want])];
             let got = match self.recvmsg(asked.from, bufs, &mut [], libc::MSG_PEEK | wait) {

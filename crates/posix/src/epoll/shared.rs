@@ -47,7 +47,7 @@ pub(crate) fn part_from_parent(set: &Set) -> Result<(), Errno> {
     };
     let own = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     if set.common().is_some() {
-        // The parent's own one is left to it, with the ends of pairs that this process has too.
+        // The parent keeps its own set, with the ends of pairs that this process has too.
         copy_members(&own, first)?;
     } else {
         let common = raised(rustix::io::fcntl_dupfd_cloexec(first.as_fd(), 0)?);

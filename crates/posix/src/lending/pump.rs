@@ -432,7 +432,7 @@ impl Pump {
                 self.joining.push(control);
                 count
             }
-            // Its end, or that of its writing? The event that comes next tells.
+            // The child has ended, or only its writing: the event that comes next tells.
             Ok((0, None)) if !self.is_abandoned && has_hung_up(&self.child) => {
                 self.childs.gives = false;
                 0

@@ -162,7 +162,7 @@ impl StewardWait {
                 (key, flags) => found(key, flags),
             }
         }
-        // At once: events of the steward's own turn need not ring.
+        // Awake at once, so that events of the steward's own turn need not ring.
         if sleeps || has_rung {
             self.waiter.wake_up(has_rung);
         }

@@ -141,8 +141,8 @@ impl Process {
                 Some(attachment) if Arc::ptr_eq(attachment, dead) => *place = None,
                 _ => return,
             }
-            // With the place still taken: another thread may attach at once, and the next engine is
-            // not away.
+            // Done while the place is still taken: once it is free another thread may attach at
+            // once, and its engine is not away.
             if !dead.is_left() {
                 self.engines.absence.begin();
             }

@@ -155,7 +155,7 @@ impl Process {
             is_put_off |= inner.has_intents.load(Ordering::Acquire);
         }
         if is_put_off {
-            // Its engine is away.
+            // The engine of an intent is away.
             set.note_intents();
         }
         self.borrow_members(set);
@@ -182,7 +182,7 @@ impl Process {
     /// Makes all intents real before a connection to an address of the stack: its listener may be
     /// one of this process.
     pub(crate) fn realize_all(&self) {
-        // One that has died unnoticed leaves intents behind.
+        // An engine that has died unnoticed leaves intents behind.
         self.living_attachment();
         if !self.has_intents.swap(false, Ordering::AcqRel) {
             return;
@@ -458,7 +458,7 @@ fn rank_of(kernel: &dyn Kernel, socket: &Description) -> u64 {
 fn bring_early(kernel: &dyn Kernel, attachment: &Arc<Attachment>, sock: slipstack_channel::SockId) {
     attachment.turn(kernel.now_ns());
     if attachment.driver.placement() == Placement::Instance {
-        // One pass of its loop later.
+        // The answer comes after one pass of the instance's loop.
         let _ = attachment.info(sock);
     }
 }

@@ -58,7 +58,7 @@ impl Parentage {
         match table.parents_entry(number) {
             Some(Entry::Socket(old)) => {
                 self.renew_socket(table, &old, Some(number));
-                // The parent's: not even its destructor runs.
+                // The socket is the parent's: its destructor must not run.
                 mem::forget(old);
             }
             Some(Entry::Set(_)) => self.renew_sets(table),

@@ -81,7 +81,7 @@ fn move_watch(to: &Arc<Description>, watch: Watch) {
     set.retarget(item, Target::Socket(Arc::clone(to)));
     to.watch(watch);
     if to.has_kernel() {
-        // That of a connection had left.
+        // The kernel's part of the connection had left the set.
         add_kernel_part(&set, item);
     }
     set.look_at(item);

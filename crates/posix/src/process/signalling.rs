@@ -94,7 +94,7 @@ impl Process {
             is_able = outcome.is_ok();
         }
         self.owners.is_served.store(false, Ordering::Release);
-        // One may have come since the list was read.
+        // An owner may have been added since the list was read.
         if is_able {
             self.serve_owners();
         }

@@ -310,7 +310,7 @@ impl Table {
         if let Some(slot) = self.slot(number) {
             let mut place = slot.entry.lock();
             slot.kind.store(NOT_OURS, Ordering::Release);
-            // Not even its destructor runs.
+            // The entry is the parent's: its destructor must not run.
             mem::forget(place.take());
         }
     }

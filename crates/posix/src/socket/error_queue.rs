@@ -205,7 +205,7 @@ impl ErrorQueue {
             }
         }
         self.push_stamps(set, wanted, id, at);
-        // With what has been acknowledged at once, and an event for the rest.
+        // The notification settles what has been acknowledged already, and asks for the rest.
         true
     }
 

@@ -371,7 +371,7 @@ impl Stream {
         let is_peek = matches!(how, How::Peek(_));
         let is_held = self.is_at_mark() && self.unsignalled_mark().is_some();
         if is_readable && !is_peek && !is_held {
-            // Came between the two looks.
+            // The bytes have come between the two looks.
             return self.dequeue(bufs, how);
         }
         if seen.is_error() {

@@ -36,7 +36,7 @@ pub extern "C" fn child() {
         watch_this_thread();
     }
     over(|process| {
-        // A child ends on its own account.
+        // A child's end is not its parent's: the state of ending begins again.
         end::begin_again();
         process.fork_child();
     });

@@ -116,7 +116,7 @@ fn has_others() -> bool {
 /// Returns whether the first thread only waits for the end of the others.
 fn has_ended(first: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/self/task/{first}/stat")).unwrap_or_default();
-    // Behind the name, which may be anything.
+    // The state follows the name, which may contain anything.
     stat.rsplit_once(") ")
         .is_some_and(|(_, rest)| rest.starts_with('Z'))
 }

@@ -186,10 +186,10 @@ fn within_table(count: c_int) -> c_int {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut numbers: Vec<c_int> = numbers.filter(|fd| *fd < OURS_USUALLY_FROM).collect();
     numbers.sort_unstable();
-    // That of the directory is among them, and not open any more.
+    // The list has the directory's own descriptor, which is closed by now.
     let highest = numbers.iter().rev().find(|fd| is_open(**fd));
     match highest {
-        // Below ours there is no room for more of the program's.
+        // The program's descriptors reach up to ours: there is no room for more.
         Some(fd) if *fd + 1 == OURS_USUALLY_FROM => count,
         highest => count.min(places(highest.copied().unwrap_or(0))),
     }

@@ -74,7 +74,7 @@ impl Kernel {
         let is_busy = self.end.has_unread_events() || owner.has_work() || self.end.has_commands();
         let ns = match owner.next_deadline_ns() {
             _ if is_busy => 0,
-            // Often enough to see that it is to stop.
+            // A tenth of a second is often enough to see that the loop is to stop.
             None => 100_000_000,
             Some(at) => at.saturating_sub(now).min(100_000_000),
         };

@@ -91,7 +91,7 @@ impl Process {
         };
         match op {
             libc::EPOLL_CTL_ADD => {
-                // The order in which a fork locks sets stays right until it has.
+                // No set is put into another while a fork locks them in the order of their nesting.
                 let nesting = matches!(target, Target::Set(_)).then(|| self.nesting.lock());
                 add(&set, epfd, fd, target.clone(), events, data)?;
                 drop(nesting);
@@ -133,7 +133,8 @@ fn add(set: &Arc<Set>, epfd: i32, fd: i32, target: Target, events: u32, data: u6
                 add_kernel_part(set, item);
             }
             let is_intent = match socket.decided() {
-                // Even one that is real already: the first wait on it is to be noticed.
+                // A listener that is real already counts as an intent too, so that the first wait on
+                // the set is noticed.
                 Some(Decided::Listener(_)) => true,
                 Some(Decided::Dgram(dgram)) => dgram.is_intent(),
                 _ => false,

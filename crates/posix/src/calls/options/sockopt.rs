@@ -328,7 +328,7 @@ impl Process {
         let is_foreign = matches!(socket.decided(), Some(Decided::Foreign(_)));
         match (level, name) {
             (libc::SOL_SOCKET, libc::SO_COOKIE) => {
-                // Beside those of the kernel's own sockets.
+                // The highest bit keeps it apart from cookies of the kernel's own sockets.
                 let cookie = (1u64 << 63 | self.ids.inode_of(socket)).to_ne_bytes();
                 if value.len() < cookie.len() {
                     return Err(Errno::EINVAL.into());
@@ -337,7 +337,7 @@ impl Process {
             }
             (libc::SOL_SOCKET, libc::SO_PEERNAME) if !is_foreign => {
                 let peer = self.getpeername(fd)?;
-                // Cut to the room that there is, which may not be larger.
+                // The name is cut to the caller's room, which must not be larger than the name.
                 if value.len() > peer.as_bytes().len() {
                     return Err(Errno::EINVAL.into());
                 }

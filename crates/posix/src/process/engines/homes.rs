@@ -55,7 +55,7 @@ impl All {
     fn remember(&mut self, thread: usize, number: u32) {
         let engine = self.engines.iter().find(|it| it.number == number);
         if engine.is_some_and(|it| it.users == 0) {
-            // That of a thread which has left it.
+            // The engine's thread has left it.
             self.threads.retain(|_, theirs| *theirs != number);
         }
         if self.threads.len() >= THREADS_MAX {

@@ -44,8 +44,8 @@ impl Engines {
                 let home = self.home_of(set);
                 if home.is_none_or(|home| !Arc::ptr_eq(stream.attachment(), &home)) {
                     set.add_remote_member(Arc::downgrade(socket));
-                    // Now: the thread that waits on the set may sleep, and serve it before it waits
-                    // again.
+                    // Moved now, because the thread that waits on the set may be asleep, and may
+                    // serve the socket before it waits again.
                     self.move_remote_members(set);
                 }
             }

@@ -194,7 +194,7 @@ impl Process {
         drop(programs);
         let mut left: Vec<(Arc<Description>, OwnedFd)> = Vec::new();
         for connection in connections {
-            // The program's, of which this is a copy: not even its destructor runs.
+            // The socket is the program's, of which this is a copy: its destructor must not run.
             let id = connection.socket.id;
             std::mem::forget(connection.socket);
             left.extend(

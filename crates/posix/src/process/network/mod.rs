@@ -229,7 +229,7 @@ impl Network {
         if let Some(policy) = first.get() {
             return policy.as_ref();
         }
-        // A fork waits until it is known: a child of one in between would wait for ever.
+        // A fork waits for the answer: a child forked before it would wait for ever.
         let _asking = self.asking.lock();
         let policy = first.get_or_init(|| match self.engines.attach.policy() {
             Ok(policy) => Some(policy),

@@ -206,7 +206,7 @@ fn pacing_rate(value: &[u8]) -> Option<u64> {
 /// sock_setsockopt() doubles the requested size, for its own bookkeeping; the ring needs none.
 fn buffer(asked: i32, limit: u32) -> u32 {
     const LEAST: u32 = 2304;
-    // A negative one is a very large one.
+    // A negative size counts as a very large one.
     asked.cast_unsigned().min(limit).max(LEAST)
 }
 
