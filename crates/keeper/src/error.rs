@@ -105,8 +105,8 @@ impl fmt::Display for KeeperError {
             ),
             KeeperError::NoLinkLocal { interface } => write!(
                 f,
-                "no link-local address is free on {interface}: somebody claims each; use --ip \
-                 without --slaac"
+                "other stations claim each link-local address tried on {interface}; use --ip \
+                    without --slaac"
             ),
             KeeperError::Route { route, why } => write!(f, "--route {route}: {why}"),
             KeeperError::Rule { priority } => write!(

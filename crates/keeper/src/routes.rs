@@ -19,7 +19,7 @@ pub fn check(state: &NetworkState) -> Result<(), KeeperError> {
         let why = match refused {
             Refused::InvalidGateway => "its gateway is in no network of the stack".to_owned(),
             Refused::InvalidSource => "its source is not an address of the stack".to_owned(),
-            Refused::Exists => "there are two of this network, table and metric".to_owned(),
+            Refused::Exists => "two routes have this network, table and metric".to_owned(),
             other => other.to_string(),
         };
         let route = text_of(&route);

@@ -52,7 +52,7 @@ counters! {
         address)"
     DropArpConflict "drop_arp_conflict" "ARP from another station that claims our address"
     DropArpOffLink "drop_arp_off_link" "ARP from a sender that is not on a network of ours"
-    DropArpUnsolicited "drop_arp_unsolicited" "ARP that nobody asked for and that is not for us"
+    DropArpUnsolicited "drop_arp_unsolicited" "unsolicited ARP that is not for one of our addresses"
     DropNeighbourQueue "drop_neighbour_queue" "frame pushed out of a full queue for an unresolved \
         neighbour"
     DropNeighbourFailed "drop_neighbour_failed" "frame for a neighbour that does not answer"
@@ -150,7 +150,7 @@ counters! {
         255)"
     DropNdpFragment "drop_ndp_fragment" "neighbour discovery in fragments (RFC 6980)"
     DropNdpMalformed "drop_ndp_malformed" "neighbour discovery truncated or against RFC 4861 7.1"
-    DropNdpNotOurs "drop_ndp_not_ours" "neighbour solicitation for somebody else's address"
+    DropNdpNotOurs "drop_ndp_not_ours" "neighbour solicitation for another station's address"
     DropNdpOffLink "drop_ndp_off_link" "neighbour discovery about an address that is not on our \
         link, or from one to which there is no way"
     DropNdpLooped "drop_ndp_looped" "probe of ours for an address, looped back by the link \
@@ -203,9 +203,10 @@ counters! {
     TcpTimeouts "tcp_timeouts" "retransmission timeouts"
     TxTcpMtuProbes "tx_tcp_mtu_probes" "packets larger than the path is known to take, sent to \
         find out"
-    TcpMtuRaised "tcp_mtu_raised" "such packets that got through: the connection's are as large \
-        from then on"
-    TcpBlackHoles "tcp_black_holes" "packets made smaller since large ones vanish without a word"
+    TcpMtuRaised "tcp_mtu_raised" "such probes that got through: the connection's packets are as \
+        large from then on"
+    TcpBlackHoles "tcp_black_holes" "packets made smaller because large ones vanish without an \
+        ICMP error"
     TcpSynExpired "tcp_syn_expired" "half-open connections given up"
     TxTcpResentFast "tx_tcp_resent_fast" "retransmissions of fast recovery"
     TxTcpResentTimeout "tx_tcp_resent_timeout" "retransmissions after a timeout"
@@ -214,10 +215,10 @@ counters! {
     TxTcpKeepAlives "tx_tcp_keep_alives" "keep-alive probes"
     TxTcpResets "tx_tcp_resets" "resets sent"
     TxTcpChallenges "tx_tcp_challenges" "challenge ACKs (RFC 5961)"
-    TcpAcksHeld "tcp_acks_held" "empty segments outside of the window that were not answered, so \
-        soon after the last one"
-    TcpOrphansReset "tcp_orphans_reset" "connections reset as their program closed them, since as \
-        many as may be end on their own already"
+    TcpAcksHeld "tcp_acks_held" "empty segments outside of the window left unanswered, too soon \
+        after the last one"
+    TcpOrphansReset "tcp_orphans_reset" "connections reset when their program closed them, the \
+        limit of orphans being reached"
     RxTcpResets "rx_tcp_resets" "resets that ended a connection"
     RxTcpOutOfOrder "rx_tcp_out_of_order" "segments that arrived before their predecessors"
     TcpStrays "tcp_strays" "TCP segments that were left to another engine"

@@ -149,7 +149,8 @@ fn load(words: Vec<String>) -> Result<(), String> {
 fn settings(arguments: &Arguments) -> Result<config::Settings, String> {
     let conf = conf_file(arguments).map(Path::new);
     let variable = |name: &str| {
-        // These variables are the adapter's; a process that a configuration numbers has its own engine.
+        // These variables are the adapter's; a process that a configuration numbers has its own
+        // engine.
         let is_taken = arguments.process.is_none() || !ADAPTER_VARIABLES.contains(&name);
         let own = || {
             std::env::var(name)

@@ -80,7 +80,7 @@ pub fn stress_command() -> Command {
         // -h names a host here, as it does for the program of this name.
         .disable_help_flag(true)
         .arg(long_help())
-        .arg(target("http://HOST[:PORT]/PATH", "What to ask for"))
+        .arg(target("http://HOST[:PORT]/PATH", "URL to request"))
         .arg(number(
             'n',
             "number",

@@ -179,8 +179,8 @@ fn shaped(command: Command) -> Command {
                 .default_value("run")
                 .value_parser(["run", "pipeline", "mixed"])
                 .help(
-                    "Who answers: the engine (run), the workers (pipeline), or the engine what is \
-                     quick and workers the rest (mixed)",
+                    "Where requests are answered: in the engine (run), by workers (pipeline), \
+                        or, by the time they take, in either (mixed)",
                 ),
         )
         .arg(

@@ -133,8 +133,8 @@ fn add(set: &Arc<Set>, epfd: i32, fd: i32, target: Target, events: u32, data: u6
                 add_kernel_part(set, item);
             }
             let is_intent = match socket.decided() {
-                // A listener that is real already counts as an intent too, so that the first wait on
-                // the set is noticed.
+                // A listener that is real already counts as an intent too, so that the first wait
+                // on the set is noticed.
                 Some(Decided::Listener(_)) => true,
                 Some(Decided::Dgram(dgram)) => dgram.is_intent(),
                 _ => false,

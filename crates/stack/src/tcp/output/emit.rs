@@ -198,8 +198,8 @@ fn note_acked(conn: &mut Connection) {
     conn.timers.clear_ack();
 }
 
-/// Builds a segment whose next hop is to be found, or that has SACK blocks, an urgent pointer or the
-/// user timeout.
+/// Builds a segment whose next hop is to be found, or that has SACK blocks, an urgent pointer or
+/// the user timeout.
 #[inline(never)]
 fn general(
     conn: &mut Connection,
