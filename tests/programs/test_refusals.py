@@ -193,8 +193,8 @@ def a_capture_file_that_cannot_be_written_is_refused(world):
 
 @test(modes=ONLY)
 def an_instance_that_does_not_run_is_named(world):
-    refused(world, "run", "--instance", "nobody", "--", "true", says=["nobody"])
-    refused(world, "run", "--", "true", says=["7"], env={"FF_PROC_ID": 7})
+    said = ["no instance named 7 runs", "slipstack instance --name 7"]
+    refused(world, "run", "--", "true", says=said, env={"FF_PROC_ID": 7})
 
 
 @test(modes=("instance",))

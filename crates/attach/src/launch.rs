@@ -93,22 +93,30 @@ pub(crate) fn meet_as_asked(
     }
 }
 
-/// Longest wait for an instance that is being started, and the interval of attempts.
-const INSTANCE_WAIT: Duration = Duration::from_secs(5);
+/// Longest wait for an instance that its keeper knows to be starting.
+const STARTING_WAIT: Duration = Duration::from_secs(5);
+/// Longest wait for an instance that no keeper knows: its process may have been started at the same
+/// instant as this one.
+const UNKNOWN_WAIT: Duration = Duration::from_secs(2);
+/// Interval of attempts.
 const INSTANCE_PAUSE: Duration = Duration::from_millis(20);
 
-/// Connects to the instance; one that is being started (its keeper knows it, or there is none yet)
-/// is waited for.
+/// Connects to the instance, and waits for one that is being started.
 fn wait_for_instance(settings: &Settings) -> Result<ControlSocket, Error> {
-    let until = Instant::now() + INSTANCE_WAIT;
+    let start = Instant::now();
     loop {
         match by_path(settings) {
-            Err(Error::NoInstance { .. }) if Instant::now() < until && is_starting(settings) => {
+            Err(Error::NoInstance { .. }) if may_come(settings, start.elapsed()) => {
                 std::thread::sleep(INSTANCE_PAUSE);
             }
             answer => return answer,
         }
     }
+}
+
+/// Returns whether an instance that did not run for so long is waited for further.
+fn may_come(settings: &Settings, waited: Duration) -> bool {
+    waited < UNKNOWN_WAIT || waited < STARTING_WAIT && is_starting(settings)
 }
 
 fn is_starting(settings: &Settings) -> bool {
