@@ -16,6 +16,7 @@ static int is_left_out(int which, int level, int name) {
         {SOL_SOCKET, 51 /* …_REUSEPORT_CBPF */},
         {SOL_SOCKET, 52 /* …_EBPF */},
         {IPPROTO_IP, 4 /* IP_OPTIONS */},
+        {IPPROTO_IP, 25 /* IP_RECVFRAGSIZE */},
         {IPPROTO_IP, 52},
         {IPPROTO_TCP, 11 /* TCP_INFO */},
         {IPPROTO_TCP, 13 /* TCP_CONGESTION */},
@@ -37,6 +38,7 @@ static int is_left_out(int which, int level, int name) {
         {IPPROTO_IPV6, 11 /* IPV6_FLOWINFO */},
         {IPPROTO_IPV6, 32},
         {IPPROTO_IPV6, 33},
+        {IPPROTO_IPV6, 77 /* IPV6_RECVFRAGSIZE */},
     };
     for (int i = 0; i < sizeof places / sizeof *places; i++)
         if (places[i][0] == level && places[i][1] == name) return 1;

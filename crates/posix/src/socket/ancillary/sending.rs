@@ -184,13 +184,20 @@ fn take_v6(sending: &mut Sending, kind: i32, data: &[u8]) -> Result<(), Errno> {
         }
         libc::IPV6_HOPLIMIT => sending.ttl = optional_byte(data)?,
         libc::IPV6_TCLASS => sending.tos = optional_byte(data)?,
-        IPV6_FLOWINFO if data.len() >= 4 => {}
+        // Packets have no flow label: as from a kernel with exclusive labels (flowlabel_exclusive),
+        // of which this socket has leased none. A class is set by IPV6_TCLASS.
+        IPV6_FLOWINFO if is_unlabelled(data) => {}
         IPV6_DONTFRAG if matches!(whole_int(data)?, 0 | 1) => {
             sending.is_whole = whole_int(data)? == 1;
         }
         _ => return Err(Errno::EINVAL),
     }
     Ok(())
+}
+
+/// Returns whether the value (IPV6_FLOWINFO_MASK: class and label) is none.
+fn is_unlabelled(data: &[u8]) -> bool {
+    matches!(data, [class, 0, 0, 0, ..] if class & 0xf == 0)
 }
 
 /// -1 leaves the value to the socket's option.
@@ -279,6 +286,16 @@ mod tests {
             ),
         ] {
             assert_eq!(parse(&bad, family), Err(Errno::EINVAL), "{bad:?}");
+        }
+        let flow = |info: &[u8]| {
+            parse(
+                &message(libc::IPPROTO_IPV6, IPV6_FLOWINFO, info),
+                Family::V6,
+            )
+        };
+        assert_eq!(flow(&[0x60, 0, 0, 0]), Ok(Sending::default()));
+        for info in [&[0, 0, 0, 1][..], &[0, 8, 0, 0], &[2, 0, 0, 0], &[0, 0, 0]] {
+            assert_eq!(flow(info), Err(Errno::EINVAL), "{info:?}");
         }
         let other = int(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, -2);
         assert_eq!(parse(&other, Family::V4), Ok(Sending::default()));

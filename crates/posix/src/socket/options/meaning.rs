@@ -15,6 +15,7 @@ use crate::socket::options::record::{Options, Set, int_of};
 use crate::socket::options::{limit, multicast, way};
 
 /// Missing in libc (linux/in.h).
+const IP_RECVFRAGSIZE: i32 = 25;
 const IP_LOCAL_PORT_RANGE: i32 = 51;
 /// Missing in libc (linux/in6.h).
 const IPV6_FLOWINFO: i32 = 11;
@@ -24,6 +25,7 @@ const IPV6_HOPOPTS: i32 = 54;
 const IPV6_RTHDRDSTOPTS: i32 = 55;
 const IPV6_RTHDR: i32 = 57;
 const IPV6_DSTOPTS: i32 = 59;
+const IPV6_RECVFRAGSIZE: i32 = 77;
 /// Missing in libc (linux/udp.h).
 const UDP_ENCAP: i32 = 100;
 /// Missing in libc (linux/tcp.h, asm-generic/socket.h).
@@ -253,6 +255,13 @@ pub(crate) fn refusal(is_stream: bool, level: i32, name: i32, value: &[u8]) -> O
     match (level, name) {
         // A connection goes to whichever listener of a group accepts it first.
         (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF) if is_stream => Some(Errno::ENOPROTOOPT),
+        // The size of a datagram's largest fragment is not kept: as from a kernel before 4.9. A
+        // stream has none, so its option is without effect on the kernel too.
+        (libc::IPPROTO_IP, IP_RECVFRAGSIZE) | (libc::IPPROTO_IPV6, IPV6_RECVFRAGSIZE)
+            if !is_stream && is_set(value) =>
+        {
+            Some(Errno::ENOPROTOOPT)
+        }
         // A routing header: as from a kernel without Mobile IPv6 and segment routing.
         (libc::IPPROTO_IPV6, IPV6_RTHDR) if !value.is_empty() => Some(Errno::EINVAL),
         // Other extension headers of packets to come: as without CAP_NET_RAW.
@@ -307,6 +316,11 @@ mod tests {
         assert_eq!(of(dgram, v6, IPV6_RTHDR, &[]), None);
         assert_eq!(of(dgram, v6, IPV6_FLOWINFO, &on), Some(Errno::ENOPROTOOPT));
         assert_eq!(of(dgram, v6, IPV6_FLOWINFO, &off), None);
+        for (level, name) in [(libc::IPPROTO_IP, IP_RECVFRAGSIZE), (v6, IPV6_RECVFRAGSIZE)] {
+            assert_eq!(of(dgram, level, name, &on), Some(Errno::ENOPROTOOPT));
+            assert_eq!(of(dgram, level, name, &off), None);
+            assert_eq!(of(stream, level, name, &on), None);
+        }
         let ebpf = of(dgram, socket, libc::SO_ATTACH_REUSEPORT_EBPF, &on);
         assert_eq!(ebpf, Some(Errno::EOPNOTSUPP));
     }
