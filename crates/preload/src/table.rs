@@ -86,6 +86,10 @@ symbols! {
     whole [if_nametoindex] (name: *const c_char) -> c_uint => interfaces::abi::if_nametoindex;
     whole [if_indextoname] (index: c_uint, name: *mut c_char)
         -> *mut c_char => interfaces::abi::if_indextoname;
+    whole [getaddrinfo] (
+        node: *const c_char, service: *const c_char, hints: *const addrinfo,
+        found: *mut *mut addrinfo
+    ) -> c_int => interfaces::abi::getaddrinfo;
 
     // Readiness.
     whole [poll, __poll] (fds: *mut pollfd, count: nfds_t, timeout: c_int)

@@ -4,6 +4,7 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
+#include <netdb.h>
 
 #define WIRE "ss0"
 
@@ -190,7 +191,36 @@ static void by_netlink(void) {
     SAY(close(other));
 }
 
+/* AI_ADDRCONFIG leaves the families that some interface has. */
+static void look_up(const char *what, const char *node, const struct addrinfo *hints) {
+    struct addrinfo *found = NULL;
+    int result = getaddrinfo(node, "80", hints, &found);
+    printf("%s of %s: %d", what, node ? node : "none", result);
+    for (struct addrinfo *it = found; it; it = it->ai_next) printf(", %s", address(it->ai_addr));
+    NOTE(".");
+    if (found) freeaddrinfo(found);
+}
+
+static void by_name(void) {
+    struct addrinfo hints = {.ai_flags = AI_ADDRCONFIG, .ai_socktype = SOCK_STREAM};
+    hints.ai_family = AF_INET;
+    look_up("IPv4", own_ip(), &hints);
+    look_up("IPv4", "127.0.0.1", &hints);
+    hints.ai_family = AF_INET6;
+    look_up("IPv6", "::1", &hints);
+    hints.ai_flags |= AI_V4MAPPED;
+    look_up("mapped", own_ip(), &hints);
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_flags = AI_ADDRCONFIG | AI_PASSIVE;
+    look_up("any", NULL, &hints);
+    hints.ai_family = 99;
+    look_up("none", own_ip(), &hints);
+    hints.ai_family = AF_UNSPEC;
+    look_up("either", own_ip(), &hints);
+}
+
 int main(void) {
+    by_name();
     by_getifaddrs();
     by_ioctl(SOCK_DGRAM);
     by_ioctl(SOCK_STREAM);

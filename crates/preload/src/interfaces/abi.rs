@@ -4,11 +4,12 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::ptr;
 use std::ffi::CStr;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use libc::{ifaddrs, sockaddr};
+use libc::{addrinfo, ifaddrs, sockaddr, sockaddr_in, sockaddr_in6};
 use slipstack_posix::OwnAddress;
 
+use super::families::Families;
 use super::{Address, name_of, number_of, own_addresses};
 use crate::next;
 use crate::raw;
@@ -77,6 +78,99 @@ pub unsafe fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
         }
     }
     result
+}
+
+/// libc's hints for a program that gives none.
+const NO_HINTS: addrinfo = addrinfo {
+    ai_flags: libc::AI_V4MAPPED | libc::AI_ADDRCONFIG,
+    ai_family: libc::AF_UNSPEC,
+    ai_socktype: 0,
+    ai_protocol: 0,
+    ai_addrlen: 0,
+    ai_addr: ptr::null_mut(),
+    ai_canonname: ptr::null_mut(),
+    ai_next: ptr::null_mut(),
+};
+
+/// libc asks the kernel which families the host has (AI_ADDRCONFIG), which does not know of the
+/// stack's addresses.
+pub unsafe fn getaddrinfo(
+    node: *const c_char,
+    service: *const c_char,
+    hints: *const addrinfo,
+    found: *mut *mut addrinfo,
+) -> c_int {
+    let next = next::getaddrinfo.get();
+    // SAFETY: the program's hints, or null.
+    let mut asked = unsafe { hints.as_ref() }.copied().unwrap_or(NO_HINTS);
+    let families = (asked.ai_flags & libc::AI_ADDRCONFIG != 0)
+        .then(|| families_beside_the_kernels(asked.ai_family))
+        .flatten();
+    let Some(families) = families else {
+        // SAFETY: the program's own call.
+        return unsafe { next(node, service, hints, found) };
+    };
+    let Some(family) = families.narrowed(asked.ai_family) else {
+        return libc::EAI_NONAME;
+    };
+    asked.ai_family = family;
+    asked.ai_flags &= !libc::AI_ADDRCONFIG;
+    // SAFETY: the program's own call, with hints of ours.
+    unsafe { next(node, service, &raw const asked, found) }
+}
+
+/// Returns the families of the kernel and the stack together if the stack adds one that matters
+/// to a look-up for `asked`.
+fn families_beside_the_kernels(asked: c_int) -> Option<Families> {
+    let kernels = kernels_families();
+    let mut all = kernels;
+    if !kernels.are_enough(asked) {
+        for own in own_addresses() {
+            all.add(own.ip);
+        }
+    }
+    (all != kernels).then_some(all)
+}
+
+/// The families of the kernel's addresses.
+fn kernels_families() -> Families {
+    let mut families = Families::default();
+    let mut list = ptr::null_mut();
+    // SAFETY: room for the list.
+    if unsafe { (next::getifaddrs.get())(&raw mut list) } != 0 {
+        return families;
+    }
+    let mut at = list;
+    // SAFETY: null or a node of the list.
+    while let Some(node) = unsafe { at.as_ref() } {
+        // SAFETY: null or an address of libc's.
+        if let Some(ip) = unsafe { ip_of(node.ifa_addr) } {
+            families.add(ip);
+        }
+        at = node.ifa_next;
+    }
+    // SAFETY: libc's list, which nobody else has.
+    unsafe { (next::freeifaddrs.get())(list) };
+    families
+}
+
+/// # Safety
+/// `addr` is null or a socket address of the length that its family has.
+unsafe fn ip_of(addr: *const sockaddr) -> Option<IpAddr> {
+    // SAFETY: by the caller's promise.
+    match i32::from(unsafe { addr.as_ref() }?.sa_family) {
+        libc::AF_INET => {
+            // SAFETY: an address of this family.
+            let v4 = unsafe { addr.cast::<sockaddr_in>().read_unaligned() };
+            Some(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: an address of this family.
+            let v6 = unsafe { addr.cast::<sockaddr_in6>().read_unaligned() };
+            Some(Ipv6Addr::from(v6.sin6_addr.s6_addr).into())
+        }
+        _ => None,
+    }
 }
 
 /// Adds nodes of ours at the end.

@@ -1,6 +1,7 @@
 //! Lists of interfaces: libc's and the kernel's, with the stack's addresses beside the kernel's.
 
 pub mod abi;
+mod families;
 mod requests;
 
 use std::net::IpAddr;

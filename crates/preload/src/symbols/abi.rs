@@ -64,9 +64,10 @@ macro_rules! symbols {
 use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::{
-    FILE, epoll_event, fd_set, ifaddrs, iovec, mmsghdr, mode_t, msghdr, nfds_t, off64_t, pid_t,
-    pollfd, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t, pthread_t, rlimit,
-    sigset_t, size_t, sockaddr, socklen_t, ssize_t, stat, termios, timespec, timeval, winsize,
+    FILE, addrinfo, epoll_event, fd_set, ifaddrs, iovec, mmsghdr, mode_t, msghdr, nfds_t, off64_t,
+    pid_t, pollfd, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t, pthread_t,
+    rlimit, sigset_t, size_t, sockaddr, socklen_t, ssize_t, stat, termios, timespec, timeval,
+    winsize,
 };
 
 use crate::next::{self, CapabilityHeader};
