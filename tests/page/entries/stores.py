@@ -1,6 +1,5 @@
 """Caches, queues and databases."""
 
-
 import os
 import re
 
@@ -325,3 +324,75 @@ def gearman(world):
     answer = world.peer("sh", "-c", f"gearman -h {world.address} -f hash < {path}").finish(20)
     assert answer.split()[0] == tools.digest(path.read_bytes()), answer
     return Outcome("0.5 MB in, out to a worker")
+
+
+@entry("PgBouncer, three clients' connections in one", packages="pgbouncer postgresql-15")
+def pgbouncer(world):
+    bin_, data = "/usr/lib/postgresql/15/bin", world.folder / "pg"
+    data.mkdir()
+    os.chown(data, *tools.owner("postgres"))
+    user = as_user("postgres")
+    world.beside(*user, f"{bin_}/initdb", "-D", data, "-A", "trust", "-N", cwd="/").finish(60)
+    (data / "pg_hba.conf").write_text("host all all 0.0.0.0/0 trust\nlocal all all trust\n")
+    words = [f"{bin_}/postgres", "-D", data, "-c", "listen_addresses=0.0.0.0"]
+    words += ["-c", f"unix_socket_directories={data}", "-c", "fsync=off"]
+    world.peer(*user, *words, cwd="/")
+    conf = world.folder / "pgbouncer.ini"
+    conf.write_text(
+        f"[databases]\n* = host={world.peer_address} user=postgres pool_size=1\n[pgbouncer]\n"
+        f"listen_addr = {world.address}\nlisten_port = 6432\nauth_type = any\n"
+        "pool_mode = transaction\nunix_socket_dir =\nmax_client_conn = 50\n"
+    )
+    conf.chmod(0o644)
+    server = world.stack(*user, tools.sbin("pgbouncer"), conf, cwd="/")
+    world.wait_port(6432, 30, process=server)
+    psql = [f"{bin_}/psql", "-h", world.address, "-p", 6432, "-U", "postgres", "-At", "-c"]
+    until(lambda: world.peer(*psql, "select 1", "postgres").wait() == 0, 30, "it answers")
+    asked = "select length('{}'), repeat('y', 900000)"
+    asks = [world.peer(*psql, asked.format("x" * 90_000), "postgres") for _ in range(3)]
+    for client in asks:
+        assert client.finish(30).strip() == "90000|" + "y" * 900_000
+    return Outcome("0.3 MB in, 2.7 MB out")
+
+
+@entry("Redis Sentinel, a failover", packages="redis-server redis-tools", timeout=120)
+def sentinel(world):
+    """The master, its replica and the sentinel are all on the stack, at one address."""
+    common = ["--protected-mode", "no", "--save", "", "--bind", world.address]
+    folders = [world.folder / name for name in ("one", "two", "three")]
+    for folder in folders:
+        folder.mkdir()
+    first = world.stack("redis-server", "--port", 6379, *common, cwd=folders[0])
+    world.wait_port(6379, process=first)
+    follows = ["--replicaof", world.address, 6379]
+    second = world.stack("redis-server", "--port", 6380, *common, *follows, cwd=folders[1])
+    world.wait_port(6380, process=second)
+    conf = folders[2] / "sentinel.conf"
+    conf.write_text(
+        f"port 26379\nbind {world.address}\nprotected-mode no\n"
+        f"sentinel monitor page {world.address} 6379 1\n"
+        "sentinel down-after-milliseconds page 1000\nsentinel failover-timeout page 4000\n"
+    )
+    third = world.stack("redis-server", conf, "--sentinel", cwd=folders[2])
+    world.wait_port(26379, process=third)
+
+    def ask(port, *words):
+        return world.peer("redis-cli", "-h", world.address, "-p", port, *words).finish().strip()
+
+    value = os.urandom(20_000).hex()
+    ask(6379, "set", "k", value)
+    until(lambda: ask(6380, "get", "k") == value, 15, "the replica has the value")
+    until(
+        lambda: "num-slaves 1" in " ".join(ask(26379, "sentinel", "master", "page").split()),
+        20,
+        "the sentinel knows the replica",
+    )
+    first.kill()
+    until(lambda: "master" in ask(6380, "role").split()[:1], 30, "the replica is promoted")
+    named = ["sentinel", "get-master-addr-by-name", "page"]
+    until(
+        lambda: ask(26379, *named).split() == [world.address, "6380"], 20, "the sentinel names it"
+    )
+    ask(6380, "set", "k", value + "more")
+    assert ask(6380, "get", "k") == value + "more"
+    return Outcome("a value of 40 kB, on both")
