@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 import threading
 import time
 
@@ -279,6 +280,24 @@ def connections_of_a_process_that_leaves_go_to_one_that_sleeps(world):
         socks = [stack.enter_context(world.connect(PORT, 10)) for _ in range(count)]
         for number, sock in enumerate(socks):
             sock.sendall(b"%d" % number)
+        for number, sock in enumerate(socks):
+            assert sock.recv(100) == b"%d" % number
+    started.finish(10)
+
+
+@test
+def connections_that_both_workers_leave_wait_for_the_next_worker(world):
+    count = 8
+    words = [*world.program("leavers.py"), world.address, PORT, count]
+    started = world.stack(*words, stdin=subprocess.PIPE)
+    until(lambda: "listening" in started.output(), 10, "both workers listen")
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(world.connect(PORT, 5)) for _ in range(count)]
+        for number, sock in enumerate(socks):
+            sock.sendall(b"%d" % number)
+        # Nothing has been accepted for a while: one listener yields to the other.
+        time.sleep(0.03)
+        started.child.stdin.close()
         for number, sock in enumerate(socks):
             assert sock.recv(100) == b"%d" % number
     started.finish(10)

@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::{Ends, InboxMessage, State};
+use slipstack_channel::{Ends, InboxMessage, SockId, State};
 use slipstack_stack::{CloseMode, ConnId, HalfOpenImage, Instant, ListenerId, RxMeta};
 
 use crate::client::{Role, Yields};
@@ -29,11 +29,11 @@ impl Engine {
             return;
         };
         let listener = client.find(owner.sock).and_then(|(s, _)| s.listener);
+        // One that yields too: while it is open and no other serves the address, the connection
+        // would come back to it, and end with it.
         let is_open = listener
             .and_then(|sock| client.find(sock))
-            .is_some_and(|(socket, _)| {
-                matches!(socket.role, Role::Listener(_)) && socket.yields == Yields::No
-            });
+            .is_some_and(|(socket, _)| matches!(socket.role, Role::Listener(_)));
         if is_open {
             client.passing.push(owner.sock);
         } else {
@@ -41,12 +41,19 @@ impl Engine {
         }
     }
 
-    /// A listener has been closed: its connections go to others.
+    /// A listener has been closed: its connections go to others. Those of other listeners of the
+    /// program wait until these are closed.
     pub(crate) fn pass_waiting(&mut self, now: Instant, listener: Owner) {
         let Some(client) = self.env.client(listener.client) else {
             return;
         };
-        for sock in core::mem::take(&mut client.passing) {
+        let waiting = core::mem::take(&mut client.passing);
+        let (others, own): (Vec<SockId>, _) = waiting.into_iter().partition(|sock| {
+            let socket = client.socket(*sock);
+            socket.is_some_and(|it| it.listener != Some(listener.sock))
+        });
+        client.passing = others;
+        for sock in own {
             let owner = Owner {
                 client: listener.client,
                 sock,
