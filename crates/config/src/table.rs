@@ -23,9 +23,9 @@ options! {
         kind: Kind::Interface,
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "Network interface to share with the kernel; without it Slipstack makes a TAP of \
-            its own. On the command line it may be given several times: what --ip, --gw and --vlan \
-            say behind each is of that interface",
+        help: "Network interface to share with the kernel; without it Slipstack makes a TAP of its \
+            own. On the command line it may be given several times, each followed by the --ip, \
+            --gw and --vlan of that interface",
     }
 
     /// Beside the first.
@@ -33,11 +33,10 @@ options! {
         kind: Kind::Interfaces,
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "A further interface of the stack beside --if, as a second --if says it too: with \
-            ip= (several times), gw=, table= (of the gateway: the main one if it is the first of \
-            its family, else 4096, 8192 and so on) and vlan= (the VLAN that it is in); answers \
-            from its addresses go by that table. May be given several times, or separated by \
-            semicolons",
+        help: "A further interface of the stack beside --if, as a second --if names one: with ip= \
+            (several times), gw=, table= (of the gateway: the main one if it is the first of its \
+            family, else 4096, 8192 and so on) and vlan= (the VLAN that it is in); answers from \
+            its addresses go by that table. May be given several times, or separated by semicolons",
     }
 
     /// Kind with its argument, or `auto`.
@@ -52,7 +51,7 @@ options! {
         kind: Kind::Choice(XdpMode::NAMES),
         default: "auto",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "Where the program of --device xdp is: native (in the driver), generic (in the \
+        help: "Place of the XDP program of --device xdp: native (in the driver), generic (in the \
             kernel's own code), zerocopy (native, and the driver uses Slipstack's memory), or \
             auto: native if the driver can, else generic",
     }
@@ -102,8 +101,8 @@ options! {
         kind: Kind::Cidrs,
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "Address of the stack with its prefix length, IPv4 or IPv6; needed with --if; may \
-            be given several times or as a list",
+        help: "Address of the stack with its prefix length, IPv4 or IPv6; needed with --if; may be \
+            given several times or as a list",
     }
 
     /// At most one of each family.
@@ -111,26 +110,26 @@ options! {
         kind: Kind::Addresses,
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "Default gateway, one for each family; without it only the stack's own networks \
-            are reached through the stack",
+        help: "Default gateway, one for each family; without it only the stack's own networks are \
+            reached through the stack",
     }
 
     routes: Vec<RouteSpec> = "route" "NET[,via=ADDRESS]" {
         kind: Kind::Routes,
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "A route beside --ip and --gw, such as 10.1.0.0/16,via=10.0.0.2; also dev=, \
-            table=, metric=, src=, mtu=, unreachable, prohibit, blackhole; may be given several \
-            times, or separated by semicolons",
+        help: "A route beside --ip and --gw, such as 10.1.0.0/16,via=10.0.0.2; also dev=, table=, \
+            metric=, src=, mtu=, unreachable, prohibit, blackhole; may be given several times, or \
+            separated by semicolons",
     }
 
     rules: Vec<RuleSpec> = "rule" "from=NET,table=ID" {
         kind: Kind::Rules,
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "Which table has the routes of packets from (or with to=, to) a network, of sockets \
-            with a mark (mark=VALUE/MASK, SO_MARK), with a type of service (tos=, hexadecimal), \
-            that came by an interface (iif=) or have to leave by one (oif=), or, with not, of all \
+        help: "Table with the routes of packets from (or with to=, to) a network, of sockets with \
+            a mark (mark=VALUE/MASK, SO_MARK), with a type of service (tos=, hexadecimal), that \
+            came by an interface (iif=) or have to leave by one (oif=), or, with not, of all \
             others; unreachable, prohibit or blackhole instead of table=; priority= is 1000; may \
             be given several times, or separated by semicolons",
     }
@@ -170,8 +169,8 @@ options! {
         kind: Kind::Choice(ShareAction::NAMES),
         default: "default",
         scope: RunAndInstance, reader: Keeper, change: Live,
-        help: "With --kni: who gets what is new: default (as listed), alltokni (all to the kernel) \
-            or alltoff (all to the stack)",
+        help: "With --kni: receiver of new flows: default (as listed), alltokni (all to the \
+            kernel) or alltoff (all to the stack)",
     }
 
     kni_console_rate: u32 = "kni-console-rate" "PACKETS" {
@@ -203,8 +202,8 @@ options! {
         default: "",
         scope: Run, reader: Process, change: AtStart,
         help: "Use the stack of the running `slipstack instance` of this name instead of one in \
-            the program; of several, separated by commas, each process of the program uses the \
-            one that has the fewest of them, and its further threads the others in turn",
+            the program; of several, separated by commas, each process of the program uses the one \
+            that has the fewest of them, and its further threads the others in turn",
     }
 
     name: Option<String> = "name" "NAME" {
@@ -218,15 +217,15 @@ options! {
         kind: Kind::Spin,
         default: "adaptive",
         scope: RunAndInstance, reader: Process, change: AtStart,
-        help: "How long a waiting thread polls before it sleeps: `adaptive`, or 0 to 100000; 0 \
-            saves processor time at the price of latency, see --gather-us",
+        help: "Time for which a waiting thread polls before it sleeps: `adaptive`, or 0 to 100000; \
+            0 saves processor time at the price of latency, see --gather-us",
     }
 
     gather_us: u32 = "gather-us" "MICROSECONDS" {
         kind: Kind::Count { min: 0, max: 1000 },
         default: "125",
         scope: Run, reader: Process, change: AtStart,
-        help: "In-process with --spin-us 0: how long frames may gather under load before the \
+        help: "In-process with --spin-us 0: time for which frames may gather under load before the \
             program is woken for them; 0 wakes it for each",
     }
 
@@ -260,26 +259,26 @@ options! {
         kind: Kind::Choice(SpreadRule::NAMES),
         default: "hash",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "Which of several engines that listen on a port gets a new flow: hash (of both ends, \
-            evenly), port (a TCP port has one engine, by turns of the numbers of ports), shares \
-            (by the hash, in proportion to --spread-shares), turns (the engines one after the \
-            other), table (by the sender's address) or program (of yours, in eBPF)",
+        help: "Choice of the engine for a new flow where several listen on the port: hash (of both \
+            ends, evenly), port (a TCP port has one engine, by turns of the numbers of ports), \
+            shares (by the hash, in proportion to --spread-shares), turns (the engines one after \
+            the other), table (by the sender's address) or program (of yours, in eBPF)",
     }
 
     spread_shares: Vec<u16> = "spread-shares" "NUMBERS" {
         kind: Kind::Shares,
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "For --spread shares: how much each engine gets, such as 4,1,1, by turns in the \
-            order of their slots",
+        help: "For --spread shares: the share of each engine, such as 4,1,1, by turns in the order \
+            of their slots",
     }
 
     spread_table: Vec<SpreadRow> = "spread-table" "ROWS" {
         kind: Kind::Rows,
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "For --spread table: which engine, in the order of their slots from 0, gets flows \
-            from a network, such as 10.1.0.0/16=0,10.2.0.0/16=1; others go by the hash",
+        help: "For --spread table: networks with the engine, by the order of the slots from 0, \
+            that gets their flows, such as 10.1.0.0/16=0,10.2.0.0/16=1; others go by the hash",
     }
 
     spread_program: Option<PathBuf> = "spread-program" "FILE" {
@@ -310,8 +309,8 @@ options! {
         kind: Kind::Choice(EcnMode::NAMES),
         default: "passive",
         scope: RunAndInstance, reader: Process, change: AtStart,
-        help: "Explicit congestion notification: off, passive (agree when a peer asks) or on \
-            (ask too)",
+        help: "Explicit congestion notification: off, passive (agree when a peer asks) or on (ask \
+            too)",
     }
 
     is_paced: bool = "tcp-pacing" "" {
@@ -325,8 +324,8 @@ options! {
         kind: Kind::Path,
         default: "",
         scope: RunAndInstance, reader: Process, change: AtStart,
-        help: "Write the frames that each engine receives and sends to FILE.PID.SLOT, for \
-            tcpdump -r and Wireshark",
+        help: "Write the frames that each engine receives and sends to FILE.PID.SLOT, for tcpdump \
+            -r and Wireshark",
     }
 
     pcap_snaplen: u32 = "pcap-snaplen" "BYTES" {
@@ -355,8 +354,8 @@ options! {
         kind: Kind::Flag,
         default: "false",
         scope: RunAndInstance, reader: Process, change: AtStart,
-        help: "Tell peers of TCP_USER_TIMEOUT, and go by what they tell where a program sets \
-            none (RFC 5482; Linux has no such option)",
+        help: "Tell peers of TCP_USER_TIMEOUT, and go by what they tell where a program sets none \
+            (RFC 5482; Linux has no such option)",
     }
 
     tcp_syncookies: u8 = "tcp-syncookies" "WHEN" {
@@ -386,8 +385,8 @@ options! {
         kind: Kind::Count { min: 1, max: 86_400 },
         default: "600",
         scope: RunAndInstance, reader: Process, change: AtStart,
-        help: "How long after that search it begins again, in case the path takes larger packets \
-            by then",
+        help: "Time after which that search begins again, in case the path takes larger packets by \
+            then",
     }
 
     ipfrag_high_thresh: u32 = "ipfrag-high-thresh" "BYTES" {
@@ -426,14 +425,14 @@ options! {
         kind: Kind::Path,
         default: "",
         scope: RunAndInstance, reader: Process, change: AtStart,
-        help: "Append what --log asks for to FILE instead of writing it to standard error",
+        help: "Append the events of --log to FILE instead of writing it to standard error",
     }
 
     log: LogLevel = "log" "LEVEL" {
         kind: Kind::Choice(LogLevel::NAMES),
         default: "warn",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "What is written to standard error, and by the keeper to its log: off, error, warn, \
+        help: "Events written to standard error, and by the keeper to its log: off, error, warn, \
             info or debug",
     }
 
@@ -450,10 +449,10 @@ options! {
         kind: Kind::Vlans,
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "An 802.1Q VLAN of `--if`, for which the kernel needs no interface. Alone: the one \
-            that --ip is in, instead of what has no tag. With ip= (several times): a VLAN beside \
-            that, also gw=, table= (its number if not given), mtu=, proto=802.1ad, pcp= (the \
-            priority in its tags) and if= (which of several interfaces); answers from its \
+        help: "An 802.1Q VLAN of `--if`, for which the kernel needs no interface. Alone: the VLAN \
+            that --ip is in, instead of frames without a tag. With ip= (several times): a VLAN \
+            beside that, also gw=, table= (its number if not given), mtu=, proto=802.1ad, pcp= \
+            (the priority in its tags) and if= (which of several interfaces); answers from its \
             addresses go by that table. 10.20,ip=... is VLAN 20 within VLAN 10. May be given \
             several times, or separated by semicolons",
     }
@@ -469,7 +468,7 @@ options! {
         kind: Kind::Path,
         default: "",
         scope: All, reader: Keeper, change: AtStart,
-        help: "Where control sockets live, instead of /run/slipstack (without root \
+        help: "Directory of control sockets, instead of /run/slipstack (without root \
             $XDG_RUNTIME_DIR/slipstack)",
     }
 

@@ -260,21 +260,21 @@ tunables! {
     PortLast = "ip.port_last" 1 ..= 65_535, Live, ports.last,
         "Last outgoing port";
     Blackhole = "tcp.blackhole" 0 ..= 2, Live, tcp.blackhole,
-        "What comes to closed ports and gets no reset: nothing, SYNs, everything";
+        "Segments to closed ports that get no reset: none, SYNs, all";
     UdpBlackhole = "udp.blackhole" 0 ..= 1, Live, udp_blackhole,
         "Senders are not told that a UDP port is closed";
     FilterAck = "filter.ack_lifetime" 1000 ..= 86_400_000, Live, filter_states.ack,
         "Milliseconds that the filter knows an open TCP connection without a packet";
     FilterSyn = "filter.syn_lifetime" 1000 ..= 86_400_000, Live, filter_states.syn,
-        "Milliseconds that it knows one whose handshake is not over";
+        "Milliseconds that the filter knows a connection during its handshake";
     FilterFin = "filter.fin_lifetime" 1000 ..= 86_400_000, Live, filter_states.fin,
-        "Milliseconds that it knows one that both sides have closed";
+        "Milliseconds that the filter knows a connection closed by both sides";
     FilterRst = "filter.rst_lifetime" 1000 ..= 86_400_000, Live, filter_states.rst,
-        "Milliseconds that it knows one that was reset";
+        "Milliseconds that the filter knows a connection that was reset";
     FilterUdp = "filter.udp_lifetime" 1000 ..= 86_400_000, Live, filter_states.udp,
-        "Milliseconds that it knows a flow of UDP";
+        "Milliseconds that the filter knows a UDP flow";
     FilterShort = "filter.short_lifetime" 1000 ..= 86_400_000, Live, filter_states.short,
-        "Milliseconds that it knows a flow of another protocol";
+        "Milliseconds that the filter knows a flow of another protocol";
     FilterMax = "filter.states_max" 1 ..= 1_048_576, Live, filter_states.max,
         "Flows that the filter of an engine knows; no more are let in";
     FilterKeepalive = "filter.keepalive" 0 ..= 1, Live, filter_states.keepalive,
