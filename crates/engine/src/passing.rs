@@ -128,6 +128,7 @@ impl Engine {
             let given = self.stack.tcp_endpoints(conn).is_some_and(|ends| {
                 self.give_here(conn, ends, state, &bytes)
                     || self.give_away(conn, ends, state, &bytes)
+                    || self.give_back(conn, ends, state, &bytes, None)
             });
             self.env.counters.passed_out += u64::from(given);
             if !given {
