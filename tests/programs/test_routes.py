@@ -229,7 +229,7 @@ def routes_that_cannot_work_are_refused_with_one_sentence(world):
         (["--route", "10.80.0.0/24,colour=red"], "a route such as"),
         (["--rule", "from=10.77.0.2/32"], "a rule such as"),
         (["--rule", "iif=eth9,table=5"], "--rule with iif=eth9 needs --if eth9"),
-        (["--route", f"10.80.0.0/24,via={world.PEER};10.80.0.0/24,unreachable"], "there are two"),
+        (["--route", f"10.80.0.0/24,via={world.PEER};10.80.0.0/24,unreachable"], "two routes have"),
     ]
     for options, why in table:
         started = world.stack("/bin/true", options=options)

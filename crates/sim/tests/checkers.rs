@@ -396,7 +396,7 @@ fn remaining_state_at_rest_is_reported() {
             let arrival = world.network.pop_arrival(Instant::FAR_FUTURE).unwrap();
             world.hosts[1].push(arrival.bytes, arrival.meta);
         }),
-        ("left over (open", stay_open),
+        ("left over: TcpSizes { connections: 1,", stay_open),
         ("something is still to be sent", |world| {
             stay_open(world);
             let conn = conn(world, 0);
