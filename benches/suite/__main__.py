@@ -1,7 +1,8 @@
 """Kernel against Slipstack, in-process and instance: alternating runs on the same cores.
 
 Set-up (a): the client on the kernel. Set-up (b): the client on Slipstack, against both
-servers. Every core's time counts, softirq included. Results go to bench-results/.
+servers. Set-up (c): both ends on one host, by the kernel's loopback or as two engines of one
+device. Every core's time counts, softirq included. Results go to bench-results/.
 """
 
 import argparse
@@ -41,14 +42,17 @@ def options():
     parser.add_argument(
         "--only", default="", help="only cases whose name contains one of these, by commas"
     )
-    parser.add_argument("--setup", choices=["a", "b", "both"], default="both")
+    parser.add_argument(
+        "--setup", choices=["a", "b", "c", "both"], default="both", help="both: a and b"
+    )
     parser.add_argument(
         "--placement",
         action="append",
         choices=report.ALL,
         help=(
             "may be given several times; default kernel, in-process and instance. "
-            "in-process-xdp: over AF_XDP; floor: canned answers of HTTP, without a TCP"
+            "in-process-xdp: over AF_XDP; floor: for HTTP canned answers without a TCP, for echo"
+            " an engine that answers without a program"
         ),
     )
     parser.add_argument(
@@ -78,6 +82,8 @@ class Bench:
         self.paths = {
             "load": str(target / "slipstack-load"),
             "echo": str(target / "slipstack-echo"),
+            "slipstack": self.slipstack,
+            "folder": directory,
             "nginx_conf": str(directory / "nginx.conf"),
         }
         (directory / "nginx.conf").write_text(cases.nginx_conf(directory))
@@ -89,11 +95,15 @@ class Bench:
 
         def commands(address, *before):
             ports = cases.ports(case)
-            servers = [cases.server_command(case.server, address, it, self.paths) for it in ports]
-            return [self.start([*before, *argv]) for argv in servers]
+            servers = [cases.server_command(case, address, it, self.paths) for it in ports]
+            return [self.start([*before, *argv], case.cores) for argv in servers]
 
         if placement == "kernel":
             return KERNEL_SERVER, commands(KERNEL_SERVER)
+        if placement == report.FLOOR and case.server == "echo":
+            words = ["serve", "echo", "--port", str(cases.ports(case)[0])]
+            device = ["--if", "vs", "--ip", f"{STACK_SERVER}/24", *spin]
+            return STACK_SERVER, [self.start([self.slipstack, *words, *device], case.cores)]
         if placement == report.FLOOR:
             argv = [
                 self.floor,
@@ -105,20 +115,21 @@ class Bench:
                 self.opts.gather_us,
                 *([] if spin else ["--spin"]),
             ]
-            return STACK_SERVER, [self.start(argv)]
+            return STACK_SERVER, [self.start(argv, SERVER_CORE)]
         device = ["--if", "vs", "--ip", f"{STACK_SERVER}/24"]
         if placement == report.XDP:
             device += ["--device", "xdp"]
         if placement in ("in-process", report.XDP):
             run = (self.slipstack, "run", *device, *spin, "--")
             return STACK_SERVER, commands(STACK_SERVER, *run)
-        instance = self.start([self.slipstack, "instance", "--name", "bench", *device, *spin])
+        words = [self.slipstack, "instance", "--name", "bench", *device, *spin]
+        instance = self.start(words, SERVER_CORE)
         time.sleep(0.7)
         run = (self.slipstack, "run", "--instance", "bench", *spin, "--")
         return STACK_SERVER, [instance, *commands(STACK_SERVER, *run)]
 
-    def start(self, argv):
-        return self.topo.start(self.topo.server_ns, SERVER_CORE, argv, self.log)
+    def start(self, argv, cores):
+        return self.topo.start(self.topo.server_ns, cores, argv, self.log)
 
     def wait_ready(self, case, address, setup):
         """Ask from the client's namespace until the ports answer."""
@@ -134,16 +145,18 @@ class Bench:
         raise RuntimeError(f"{case.server} on {address} does not answer: see {self.log}")
 
     def client(self, case, setup, address, rate, spin):
-        before = []
+        stack = []
         if setup == "b":
-            device = ["--if", "vc", "--ip", f"{STACK_CLIENT}/24"]
-            before = [self.slipstack, "run", *device, *spin, "--"]
+            stack = ["--if", "vc", "--ip", f"{STACK_CLIENT}/24", *spin]
+        elif setup == "c" and address == STACK_SERVER:
+            stack = ["--if", "vs", "--ip", f"{STACK_SERVER}/24", *spin]
+        namespace = self.topo.server_ns if setup == "c" else self.topo.client_ns
         seconds = self.opts.seconds
         processes = []
         try:
             for port in cases.ports(case):
-                argv = cases.client_command(case, address, port, rate, seconds, self.paths)
-                processes.append(self.topo.start_client([*before, *argv]))
+                argv = cases.client_command(case, address, port, rate, seconds, self.paths, stack)
+                processes.append(self.topo.start_client(argv, namespace))
             time.sleep(WARM_S)
             frames = self.topo.frames()
             with measure.Cpu() as cpu:
@@ -204,6 +217,10 @@ class Bench:
         words = self.opts.only.split(",")
         chosen = [c for c in cases.all_cases() if any(word in c.name for word in words)]
         raw = open(self.directory / "raw.jsonl", "w")
+        for case in chosen:
+            if not case.is_installed():
+                print(f"{case.name}: {case.server} is not installed, left out", flush=True)
+        chosen = [case for case in chosen if case.is_installed()]
         for setup in setups:
             for case in chosen:
                 if case.rate_share and (setup, case.base) not in self.kernel_rate:
@@ -213,7 +230,7 @@ class Bench:
                         continue
                 for run in range(self.opts.runs):
                     for placement in placements:
-                        if placement == report.FLOOR and case.server != "nginx":
+                        if placement == report.FLOOR and case.server not in cases.WITH_FLOOR:
                             continue
                         self.one(case, setup, placement, run, results, raw)
         return results

@@ -1,7 +1,11 @@
 """The cases: which server, which client command, how its output is read."""
 
 import json
+import shutil
 from dataclasses import dataclass, field
+
+import names
+from topology import CLIENT_CORE, SERVER_CORE
 
 
 @dataclass
@@ -15,7 +19,21 @@ class Case:
     base: str = ""  # the saturation case whose kernel rate is the reference
     reverse: bool = False  # iperf3: the server sends
     copies: int = 1  # servers, each on the next port with a client of its own
+    workers: int = 1  # threads or processes that serve
     extra: list = field(default_factory=list)
+
+    @property
+    def cores(self):
+        """Where the server may run: several workers on both, also on the client's."""
+        return SERVER_CORE if self.workers == 1 else f"{SERVER_CORE},{CLIENT_CORE}"
+
+    @property
+    def is_of_names(self):
+        return self.server in names.SERVERS
+
+    def is_installed(self):
+        program = names.SERVERS[self.server][1][0] if self.is_of_names else self.server
+        return self.server == "echo" or shutil.which(program) is not None
 
 
 def all_cases():
@@ -36,6 +54,12 @@ def all_cases():
         server = "redis" if mode.startswith("redis") else "nginx"
         cases.append(Case(f"{base} @70%", server, mode, connections, 1, 0.7, base))
     cases.append(Case("ping-pong", "echo", "echo", 1, extra=["--size", "64"]))
+    size = ["--size", "64"]
+    cases.append(Case("UDP echo", "echo", "datagrams", 8, pipeline=8, extra=size))
+    cases.append(Case("memcached -t 4", "memcached", "memcached", 32, workers=4))
+    for server in names.SERVERS:
+        for workers in (1, 2):
+            cases.append(Case(f"{server} {workers}", server, workers=workers))
     cases.append(Case("iperf3 in", "iperf3"))
     cases.append(Case("iperf3 out", "iperf3", reverse=True))
     return cases
@@ -43,14 +67,25 @@ def all_cases():
 
 # What slipstack-load does before it measures.
 LOAD_WARM_S = 0.5
-PORTS = {"nginx": 8080, "redis": 6379, "echo": 7007, "iperf3": 5201}
+PORTS = {"nginx": 8080, "redis": 6379, "echo": 7007, "iperf3": 5201, "memcached": 11211} | {
+    server: names.PORT for server in names.SERVERS
+}
+# Servers that the placement `floor` has a replacement for.
+WITH_FLOOR = ("nginx", "echo")
+# Queries under way at a time, and the sockets that they leave from.
+OUTSTANDING, SOCKETS = 200, 8
 
 
 def ports(case):
     return [PORTS[case.server] + copy for copy in range(case.copies)]
 
 
-def server_command(server, address, port, paths):
+def server_command(case, address, port, paths):
+    server = case.server
+    if case.is_of_names:
+        return names.command(server, case.workers, address, paths["folder"])
+    if server == "memcached":
+        return ["memcached", "-u", "root", "-t", str(case.workers), "-p", str(port), "-U", "0"]
     if server == "nginx":
         return ["nginx", "-c", paths["nginx_conf"], "-g", "daemon off;"]
     if server == "redis":
@@ -74,10 +109,28 @@ def server_command(server, address, port, paths):
 
 def client_seconds(case, seconds):
     """How long the client works, its warm-up included."""
+    if case.is_of_names:
+        return query_seconds(seconds)
     return int(max(seconds, 2)) if case.server == "iperf3" else LOAD_WARM_S + seconds
 
 
-def client_command(case, address, port, rate, seconds, paths):
+def query_seconds(seconds):
+    """Whole seconds: dnsbench has no warm-up and counts from its first query."""
+    return max(1, round(LOAD_WARM_S + seconds))
+
+
+def client_command(case, address, port, rate, seconds, paths, stack=()):
+    """The words that start the client; `stack`: the options of the stack that it is on."""
+    if case.is_of_names:
+        words = ["dnsbench", "-l", str(query_seconds(seconds)), "-q", str(OUTSTANDING)]
+        words += ["-c", str(SOCKETS), "--json", "--name", names.NAME]
+        way = stack or ["--kernel"]
+        return [paths["slipstack"], *words, *way, f"{address}:{port}"]
+    before = [paths["slipstack"], "run", *stack, "--"] if stack else []
+    return [*before, *program_command(case, address, port, rate, seconds, paths)]
+
+
+def program_command(case, address, port, rate, seconds, paths):
     if case.server == "iperf3":
         argv = [
             "iperf3",
@@ -112,6 +165,15 @@ def client_command(case, address, port, rate, seconds, paths):
 def read_output(case, text):
     """→ dict with rate (requests/s, or Gbit/s for iperf3) and latencies"""
     data = json.loads(text)
+    if case.is_of_names:
+        return {
+            "rate": data["answers_per_second"],
+            "requests": data["answers"],
+            "seconds": data["seconds"],
+            "errors": data["timed_out"],
+            "p50_us": data["latency_us"]["p50"],
+            "p99_us": data["latency_us"]["p99"],
+        }
     if case.server != "iperf3":
         return data
     if "error" in data:

@@ -128,9 +128,9 @@ class Topology:
                 process.kill()
                 process.wait()
 
-    def start_client(self, argv):
+    def start_client(self, argv, ns):
         process = subprocess.Popen(
-            self.command(self.client_ns, CLIENT_CORE, argv),
+            self.command(ns, CLIENT_CORE, argv),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -6,6 +6,7 @@
 //! Prints one JSON object.
 
 mod connection;
+mod datagrams;
 mod pace;
 mod protocol;
 mod report;
@@ -32,7 +33,7 @@ pub struct Options {
     #[arg(short, long, default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub connections: u32,
-    /// Requests in flight on each connection (redis modes)
+    /// Requests in flight on each connection (redis modes) or socket (datagrams)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub pipeline: u32,
     /// Requests per second over all connections; 0 = as fast as answers come
@@ -64,7 +65,11 @@ impl Options {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    match run::run(&options) {
+    let result = match options.mode {
+        Mode::Datagrams => datagrams::run(&options),
+        _ => run::run(&options),
+    };
+    match result {
         Ok(report) => {
             println!("{}", report.to_json());
             ExitCode::SUCCESS

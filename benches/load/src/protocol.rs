@@ -18,6 +18,8 @@ pub enum Mode {
     Memcached,
     /// The bytes come back as they are
     Echo,
+    /// Datagrams come back as they are; each connection is a socket
+    Datagrams,
 }
 
 impl Mode {
@@ -44,7 +46,7 @@ pub fn request(options: &Options) -> Vec<u8> {
             options.size
         ),
         Mode::Memcached => "get bench:k\r\n".to_string(),
-        Mode::Echo => value,
+        Mode::Echo | Mode::Datagrams => value,
     }
     .into_bytes()
 }
@@ -59,7 +61,7 @@ pub fn answer_len(options: &Options, bytes: &[u8]) -> Result<Option<usize>, BadA
         Mode::Http | Mode::HttpClose => http_len(bytes),
         Mode::RedisGet | Mode::RedisSet => redis_len(bytes),
         Mode::Memcached => memcached_len(bytes),
-        Mode::Echo => {
+        Mode::Echo | Mode::Datagrams => {
             let size = options.size.max(1) as usize;
             Ok((bytes.len() >= size).then_some(size))
         }

@@ -34,6 +34,10 @@ struct Run<'a> {
     late: u64,
 }
 
+pub fn latencies() -> io::Result<Histogram<u64>> {
+    Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(io::Error::other)
+}
+
 pub fn run(options: &Options) -> io::Result<Report> {
     let mut run = Run::new(options)?;
     run.open_all()?;
@@ -82,8 +86,7 @@ impl<'a> Run<'a> {
             connections: Vec::new(),
             idle: Vec::new(),
             pace,
-            latency_ns: Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3)
-                .map_err(io::Error::other)?,
+            latency_ns: latencies()?,
             measure_from: start + options.warm(),
             measure_to: start + options.warm() + options.measured(),
             errors: 0,

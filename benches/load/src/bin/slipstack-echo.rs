@@ -1,14 +1,14 @@
-//! Echo server for the ping-pong benchmark: one thread, epoll, every byte goes back.
+//! Echo server for the benchmarks: one thread, epoll, every byte and every datagram goes back.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 
 use clap::Parser;
-use mio::net::{TcpListener, TcpStream};
+use mio::net::{TcpListener, TcpStream, UdpSocket};
 use mio::{Events, Interest, Poll, Token};
 
-/// Echoes received bytes.
+/// Echoes received bytes and datagrams.
 #[derive(Parser)]
 #[command(name = "slipstack-echo", version)]
 struct Options {
@@ -17,6 +17,7 @@ struct Options {
 }
 
 const LISTENER: Token = Token(0);
+const DATAGRAMS: Token = Token(1);
 
 fn main() -> io::Result<()> {
     let options = Options::parse();
@@ -24,8 +25,11 @@ fn main() -> io::Result<()> {
     let mut listener = TcpListener::bind(options.listen)?;
     poll.registry()
         .register(&mut listener, LISTENER, Interest::READABLE)?;
+    let mut datagrams = UdpSocket::bind(options.listen)?;
+    poll.registry()
+        .register(&mut datagrams, DATAGRAMS, Interest::READABLE)?;
     let mut streams = HashMap::new();
-    let mut next = LISTENER.0 + 1;
+    let mut next = DATAGRAMS.0 + 1;
     let mut events = Events::with_capacity(256);
     loop {
         match poll.poll(&mut events, None) {
@@ -35,6 +39,8 @@ fn main() -> io::Result<()> {
         for event in &events {
             if event.token() == LISTENER {
                 accept_all(&listener, &poll, &mut streams, &mut next)?;
+            } else if event.token() == DATAGRAMS {
+                return_all(&datagrams)?;
             } else if let Some(stream) = streams.get_mut(&event.token())
                 && !echo(stream)
             {
@@ -59,6 +65,21 @@ fn accept_all(
                 poll.registry()
                     .register(&mut stream, token, Interest::READABLE)?;
                 streams.insert(token, stream);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Sends back all datagrams. One that finds no room is lost, as on the way.
+fn return_all(socket: &UdpSocket) -> io::Result<()> {
+    let mut datagram = [0_u8; 2048];
+    loop {
+        match socket.recv_from(&mut datagram) {
+            Ok((len, peer)) => {
+                let _ = socket.send_to(&datagram[..len], peer);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
