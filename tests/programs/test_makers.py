@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import random
 import signal
 import socket
 import time
@@ -10,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness import test
-from harness.moves import Moves
+from harness.moves import Moves, exchange
 from harness.process import until
 from test_forking import wait_for_no_children
 
@@ -110,6 +111,30 @@ def makers_are_killed_while_their_connections_move_to_children(world):
     if world.mode != "kernel":
         until(lambda: len(engines_of(world)) == 1, 10, f"no engine is left: {engines_of(world)}")
     world.strays.append(lambda: child_of(started.pid))
+
+
+@test(modes=("kernel", "inprocess"))
+def a_child_goes_on_whose_maker_is_killed_before_it_has_the_connection(world):
+    """A connection is cut if the maker is killed while it passes on bytes, and at no other time."""
+    started = world.stack(*world.program("orphaned.py"), world.address, 7320, 0.05)
+    world.wait_port(7320, process=started)
+    with ThreadPoolExecutor(4) as pool:
+        whole = sum(pool.map(lambda _: echoes(world, 7320), range(8)))
+    world.strays.append(lambda: child_of(started.pid))
+    assert whole >= (8 if world.mode == "kernel" else 5), f"{whole} of 8"
+
+
+def echoes(world, port):
+    """Whether all comes back that is sent now and then."""
+    with world.connect(port) as sock:
+        try:
+            for size in (1, 100, 3000, 1):
+                time.sleep(random.uniform(0, 0.02))
+                exchange(sock, random.randbytes(size))
+        except (EOFError, ConnectionError):
+            return False
+        sock.shutdown(socket.SHUT_WR)
+        return sock.recv(1) == b""
 
 
 def is_answered(world, port):

@@ -1,5 +1,7 @@
 //! [`Attach`] for programs: does nothing until the first socket needs an engine.
 
+mod left;
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -12,7 +14,7 @@ use slipstack_channel::control::{
 };
 use slipstack_channel::report::ON_KERNEL;
 use slipstack_channel::{
-    Attach, AttachError, EngineHandle, Policy, ProgramEnd, REGION_LEN_MAX, Transport,
+    Attach, AttachError, EngineHandle, LeftBehind, Policy, ProgramEnd, REGION_LEN_MAX, Transport,
 };
 use slipstack_config::Settings;
 use slipstack_engine::Remote;
@@ -447,6 +449,15 @@ impl Attach for Client {
             }
             Ok(_) | Err(_) => false,
         }
+    }
+
+    fn take_left(
+        &self,
+        ends: (SocketAddr, SocketAddr),
+        unread: u32,
+        is_question: bool,
+    ) -> LeftBehind {
+        self.ask_for_left(ends, unread, is_question)
     }
 
     fn is_port_of_instance(&self, transport: Transport, port: u16) -> bool {

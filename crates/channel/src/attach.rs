@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 
+use crate::control::LeftFile;
 use crate::driver::Driver;
 use crate::policy::Policy;
 use crate::program::ProgramEnd;
@@ -48,6 +49,17 @@ impl fmt::Display for AttachError {
 }
 
 impl std::error::Error for AttachError {}
+
+/// The answer about a connection of a killed process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeftBehind {
+    /// No connection that this process may have.
+    Nothing,
+    /// The connection of a process that has not been found dead yet.
+    NotYet,
+    /// The connection, without bytes if the question was whether it is there.
+    Here(Box<LeftFile>),
+}
 
 /// Access to an engine. Does nothing until [`Attach::attach`] is called.
 pub trait Attach: Send + Sync {
@@ -99,6 +111,18 @@ pub trait Attach: Send + Sync {
     /// Neither keeper nor instance can be reached now.
     fn policy_by_now(&self) -> Result<Policy, AttachError> {
         self.policy()
+    }
+
+    /// Takes the connection with these ends whose process was killed while this one might use it,
+    /// or asks whether it is there. `unread`: bytes of it that its process had passed on and this
+    /// one has not read.
+    fn take_left(
+        &self,
+        _ends: (SocketAddr, SocketAddr),
+        _unread: u32,
+        _is_question: bool,
+    ) -> LeftBehind {
+        LeftBehind::Nothing
     }
 
     /// In a forked child: the parent's attachments are not ours; forget them without touching

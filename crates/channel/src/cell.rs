@@ -10,6 +10,7 @@ use slipstack_mem::{Line, RingWord};
 
 use crate::addr::{AddrWords, Ends};
 use crate::layout::CELL_LINES;
+use crate::loan::Loan;
 use crate::state::StateWord;
 use crate::urgent::UrgentWord;
 
@@ -49,6 +50,10 @@ const TX_SENT: usize = 4;
 /// Ownership of an accepted connection: its generation while it is offered, with [`TAKEN`] when the
 /// program has it.
 const CLAIM: usize = 5;
+/// The program's: which other processes may use the connection, and how many bytes of theirs have
+/// come to the send ring.
+const LOAN: usize = 6;
+const LOAN_TAKEN: usize = 7;
 
 const TAKEN: u64 = 1 << 63;
 const WITHDRAWN: u64 = 1 << 62;
@@ -328,6 +333,18 @@ impl<'a> Cell<'a> {
     #[inline]
     pub(crate) fn set_tx_mark(&self, mark: TxMark) {
         self.word(2, TX_MARK).store(mark.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn loan(&self) -> Loan {
+        let word = self.word(3, LOAN).load(Ordering::Acquire);
+        let taken = self.word(3, LOAN_TAKEN).load(Ordering::Relaxed);
+        Loan { word, taken }
+    }
+
+    pub(crate) fn set_loan(&self, loan: Loan) {
+        self.word(3, LOAN_TAKEN)
+            .store(loan.taken, Ordering::Release);
+        self.word(3, LOAN).store(loan.word, Ordering::Release);
     }
 
     pub(crate) fn accept_taken(&self) -> u64 {

@@ -6,6 +6,7 @@
 //! connection that several processes share. The receiver treats a message as hostile: lengths,
 //! counts and roles are checked here, values where they are used.
 
+mod left_file;
 mod report;
 mod socket;
 mod text;
@@ -19,6 +20,7 @@ pub use slipstack_netctl as net;
 use slipstack_netctl::NetworkState;
 use slipstack_terms::Transport;
 
+pub use left_file::LeftFile;
 pub use report::{
     DeviceReport, EngineReport, InstanceReport, InterfaceReport, PortReport, ProgramReport,
     SocketReport, StatusReport, WhyReport,
@@ -29,7 +31,7 @@ pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitEntry};
 pub use viewer::{Viewer, of_another_user};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 17;
+pub const CONTROL_VERSION: u32 = 18;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -122,6 +124,17 @@ pub enum Request {
     BringFlow {
         local: SocketAddr,
         remote: SocketAddr,
+    },
+    /// A connection of a killed process of this client's family, which this client may use too.
+    /// The reply carries a file with it ([`LeftFile`]). Refused as [`Refusal::Busy`] if its owner
+    /// lives, as far as the keeper knows.
+    TakeLeft {
+        local: SocketAddr,
+        remote: SocketAddr,
+        /// Bytes at the end of those that the owner has passed on, which come with the client.
+        unread: u32,
+        /// The client asks only whether the connection is there.
+        is_question: bool,
     },
     /// Carries one channel region of this process: its flow directory lists the flows to end after
     /// a crash, its handover area the connections to complete after an orderly end.

@@ -93,6 +93,15 @@ impl HandoverImage {
         })
     }
 
+    /// Copies all bytes that are still to be sent or acknowledged.
+    pub fn to_vec(&self, region: &Region) -> Vec<u8> {
+        let mut bytes = vec![0; (self.head - self.acked) as usize];
+        if let Some(ring) = self.ring {
+            ring.read(region, self.acked, &mut bytes);
+        }
+        bytes
+    }
+
     /// The bytes `[at, at + len)` of the stream to send. Empty where the image has none.
     pub fn gather<'a>(&self, region: &'a Region, at: u64, len: usize) -> [RawSlice<'a>; 2] {
         let end = at.saturating_add(len as u64);

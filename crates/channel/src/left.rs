@@ -11,6 +11,7 @@ use crate::cell::Cell;
 use crate::flows::Opened;
 use crate::handover::HandoverImage;
 use crate::layout::{CELL_LINES, CELLS_AT, PROGRAM_SOCKETS, SOCKETS, receive_arena};
+use crate::loan::Loan;
 use crate::state::State;
 
 /// With any of these there is no connection any more.
@@ -28,6 +29,7 @@ pub struct LeftConnection {
     pub has_fin: bool,
     /// The connection waits in its listener's queue: no program has it.
     pub is_unaccepted: bool,
+    pub loan: Loan,
     ring: Option<ByteRing>,
 }
 
@@ -55,6 +57,7 @@ impl LeftConnection {
             has_fin: bits.contains(State::FIN),
             is_unaccepted: opened.index as usize >= PROGRAM_SOCKETS
                 && cell.is_offered(state.generation),
+            loan: cell.loan(),
             ring: ByteRing::validate(cell.rx_ring(), &receive_arena(region.len())),
         })
     }

@@ -25,6 +25,7 @@ mod inbox;
 mod layout;
 mod lazy_box;
 mod left;
+mod loan;
 mod nets;
 mod outgoing;
 mod owner;
@@ -42,7 +43,7 @@ mod state;
 mod urgent;
 
 pub use addr::Ends;
-pub use attach::{Attach, AttachError, EngineHandle};
+pub use attach::{Attach, AttachError, EngineHandle, LeftBehind};
 pub use cell::Limits;
 pub use command::{Coded, Command, Everyday, Ticket};
 pub use datagram::{ENVELOPE_LEN, Envelope};
@@ -60,6 +61,7 @@ pub use layout::{
 };
 pub use lazy_box::LazyBox;
 pub use left::LeftConnection;
+pub use loan::Loan;
 pub use outgoing::{Outgoing, OutgoingDatagram};
 pub use owner::{Arrived, Inside, Owner};
 pub use passing::{HOPS_MAX, PASSED_CHUNK, Passed, PassingHead};

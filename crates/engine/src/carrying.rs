@@ -70,6 +70,21 @@ impl Carried {
     }
 }
 
+/// Returns the part before the received bytes of a connection that does not come from another
+/// engine ([`slipstack_channel::Driver::carry_in`]).
+pub fn carried_head(image: ConnectionImage, has_fin: bool) -> Vec<u8> {
+    let end = match has_fin {
+        true => State::FIN | State::RDHUP,
+        false => State::NONE,
+    };
+    let carried = Carried {
+        image,
+        state: State::CONNECTED | State::BOUND | end,
+        bytes: Vec::new(),
+    };
+    carried.to_bytes()
+}
+
 impl Engine {
     /// The only program of an engine in a process.
     fn owner_of(&self, sock: SockId) -> Option<Owner> {

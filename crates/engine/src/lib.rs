@@ -49,6 +49,7 @@ mod views;
 mod yielding;
 
 pub use authority::{Asked, NeighbourTable, PortAuthority, Renewed};
+pub use carrying::carried_head;
 pub use client::ClientId;
 pub use detach::Handover;
 pub use engine::{Engine, Setup, Turn};

@@ -39,7 +39,8 @@ pub use interfaces::OwnAddress;
 pub use kernel::{Interruptions, Kernel, Owner, OwnerKind};
 pub use outcome::{Divert, Outcome};
 pub use process::lending::{
-    End, EndHandover, ForkLending, HelperHandover, LentToShell, Passing, SpawnLending, is_passed,
+    BorrowedEnd, End, EndHandover, ForkLending, HelperHandover, LentToShell, Passing, SpawnLending,
+    is_passed,
 };
 pub use process::{Accepted, Process, Received, Settings};
 pub use slipstack_channel::{Heuristics, LogLevel, Spin};

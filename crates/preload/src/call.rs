@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 
-use slipstack_posix::{Divert, Errno, Interruptions, Outcome, Process};
+use slipstack_posix::{BorrowedEnd, Divert, Errno, Interruptions, Outcome, Process};
 
 use crate::thread::InCall;
 use crate::{cancel, process, raw, signals, thread};
@@ -109,14 +109,14 @@ fn settle(
             let result = libc();
             (result != -1 || raw::errno() != libc::EAGAIN).then_some(result)
         }
-        Err(Divert::KernelRead) => Some(match (libc(), restart) {
+        Err(Divert::KernelRead) => match (libc(), restart) {
             (0, Restart::Receiving(fd)) => end_of_borrowed(process, fd),
             (count @ 1.., Restart::Receiving(fd)) => {
                 on_borrowed_read(process, fd);
-                count
+                Some(count)
             }
-            (result, _) => result,
-        }),
+            (result, _) => Some(result),
+        },
     }
 }
 
@@ -127,12 +127,16 @@ fn on_borrowed_read(process: &Process, fd: c_int) {
 }
 
 #[cold]
-fn end_of_borrowed(process: &Process, fd: i32) -> isize {
-    let error = {
+fn end_of_borrowed(process: &Process, fd: i32) -> Option<isize> {
+    let end = {
         let _in_call = InCall::enter();
         process.end_of_borrowed(fd)
     };
-    error.map_or(0, |errno| raw::fail(errno) as isize)
+    match end {
+        BorrowedEnd::End => Some(0),
+        BorrowedEnd::Error(errno) => Some(raw::fail(errno) as isize),
+        BorrowedEnd::Here => None,
+    }
 }
 
 /// Returns whether an interrupted call is restarted: no handler has run (another thread was

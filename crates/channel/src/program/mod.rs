@@ -34,6 +34,7 @@ use slipstack_terms::Transport;
 use crate::ids::SockId;
 use crate::layout;
 use crate::layout::header;
+use crate::loan::Loan;
 use slipstack_terms::Reason;
 
 use crate::state::{State, StateWord};
@@ -436,6 +437,13 @@ impl ProgramEnd {
         self.inner.sockets.on_taken(sock);
         self.cell(listener.index)?.add_accept_taken();
         Some(sock)
+    }
+
+    /// Records which other processes may use a connection.
+    pub fn set_loan(&self, sock: SockId, loan: Loan) {
+        if let (Some(_), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index)) {
+            cell.set_loan(loan);
+        }
     }
 
     pub fn local(&self, sock: SockId) -> Option<SocketAddr> {

@@ -5,8 +5,10 @@
 //! The memory of the killed engine is not used. The state comes from the flow directory and the
 //! cells, which are consistent at any instant, and from the peer's next segment.
 
+use slipstack_channel::control::LeftFile;
 use slipstack_channel::{FlowEntry, LeftConnection, Opened};
 use slipstack_device::Flow;
+use slipstack_engine::carried_head;
 use slipstack_mem::Region;
 use slipstack_stack::{ConnectionImage, ConnectionOrigin, Progress};
 
@@ -58,6 +60,34 @@ impl Net {
         };
         self.pass_on(detached, now);
         true
+    }
+
+    /// Segments of a connection that waits for a process which uses it are not answered meanwhile.
+    pub fn expect_user(&mut self, entry: &FlowEntry, now: u64) {
+        self.note_moving(entry.local.port(), now);
+    }
+
+    /// Returns a connection of a killed program for another process that uses it, which has
+    /// `unread` bytes already. All bytes to send go along, as if none of them had been sent.
+    /// `None`: these are no possible values.
+    pub fn left_file(
+        (entry, left): (&FlowEntry, &LeftConnection),
+        region: &Region,
+        unread: u32,
+    ) -> Option<LeftFile> {
+        let received = left.unread(region)?;
+        let unsent = left.unsent.to_vec(region);
+        let mut left = left.clone();
+        left.read = left.read.checked_sub(u64::from(unread))?;
+        left.unsent.head = left.unsent.acked;
+        let image = image_of(entry, &entry.opened?, &left);
+        Some(LeftFile {
+            taken: left.loan.taken,
+            is_taking: left.loan.is_taking(),
+            head: carried_head(image, left.has_fin),
+            unsent,
+            received,
+        })
     }
 }
 

@@ -64,6 +64,10 @@ impl Server {
         self.tally.resets += resets as u64;
         self.tally.handovers += ended.adopted.len() as u64;
         self.net.reset(ended.doomed, now);
+        for lent in ended.lent {
+            self.net.expect_user(&lent.entry, now);
+            self.lent.add(lent, now);
+        }
         let chosen_on = self.resources.state.leases.groups.part_all(client);
         let Some(left) = self.resources.state.leases.leave(client) else {
             return;
@@ -233,10 +237,11 @@ impl Server {
         }
         let living: std::collections::HashSet<OwnedFlow> =
             self.living_flows().into_iter().collect();
-        let net = &self.net;
+        let (net, lent) = (&self.net, &self.lent);
         self.steer
             .forget_ended(self.resources.slots.steering(), |flow, slot| {
-                (slot == 0 && net.has_flow(flow)) || living.contains(&(*flow, slot))
+                (slot == 0 && (net.has_flow(flow) || lent.has(flow)))
+                    || living.contains(&(*flow, slot))
             });
     }
 }

@@ -6,10 +6,11 @@ use slipstack_device::Flow;
 use slipstack_mem::Region;
 
 use crate::directory;
-use crate::leases::ClientId;
+use crate::leases::{ClientId, Family};
 use crate::regions::RegionKey;
 
 use super::Server;
+use super::lent::Lent;
 
 /// Results for connections whose program was killed.
 #[derive(Default)]
@@ -19,6 +20,8 @@ pub(super) struct Ended {
     /// Flows whose peers get a reset.
     pub(super) doomed: Vec<Flow>,
     pub(super) unaccepted: Vec<Unaccepted>,
+    /// Other processes may use them.
+    pub(super) lent: Vec<Lent>,
 }
 
 /// A connection that no program has accepted.
@@ -31,7 +34,8 @@ pub(super) struct Unaccepted {
 impl Ended {
     /// Connections whose peers are answered from here.
     pub(super) fn staying(&self) -> impl Iterator<Item = Flow> + '_ {
-        self.adopted.iter().chain(&self.doomed).copied()
+        let lent = self.lent.iter().map(Lent::flow);
+        self.adopted.iter().chain(&self.doomed).copied().chain(lent)
     }
 }
 
@@ -46,6 +50,10 @@ impl Server {
             .filter(of_client)
             .copied()
             .collect();
+        let family = self.resources.state.leases.clients.find(client);
+        // Programs of an instance are not told apart here.
+        let family = family.filter(|client| client.instance.is_none());
+        let family = family.map(|client| client.family);
         let mut ended = Ended::default();
         for key in keys {
             let Some(region) = self.resources.regions.remove(&key) else {
@@ -53,7 +61,7 @@ impl Server {
             };
             let adopted = ended.adopted.len();
             for entry in slipstack_channel::flows(&region) {
-                self.end_flow(&entry, (&region, key), &mut ended, now);
+                self.end_flow(&entry, (&region, key, family), &mut ended, now);
             }
             if ended.adopted.len() > adopted {
                 self.keep_handover(key, region);
@@ -65,10 +73,15 @@ impl Server {
         ended
     }
 
+    /// Whether another process may go on with a connection.
+    fn may_wait(&self, left: &LeftConnection, ended: &Ended) -> bool {
+        left.loan.is_sound() && self.lent.has_room(ended.lent.len())
+    }
+
     fn end_flow(
         &mut self,
         entry: &FlowEntry,
-        (region, key): (&Region, RegionKey),
+        (region, key, family): (&Region, RegionKey, Option<Family>),
         ended: &mut Ended,
         now: u64,
     ) {
@@ -83,6 +96,15 @@ impl Server {
                 left,
                 region: region.clone(),
             }),
+            Some(left) if family.is_some() && self.may_wait(&left, ended) => {
+                ended.lent.push(Lent {
+                    entry: *entry,
+                    left,
+                    region: region.clone(),
+                    key,
+                    family,
+                });
+            }
             Some(left) => match self.net.adopt_killed((entry, left), region, key, now) {
                 Some(flow) => ended.adopted.push(flow),
                 None => ended.doomed.push(flow),

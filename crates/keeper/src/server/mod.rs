@@ -10,6 +10,8 @@ mod departures;
 mod endings;
 mod exhaustion;
 mod inquiries;
+mod left_behind;
+mod lent;
 mod mechanisms;
 mod passing;
 mod pending_inquiries;
@@ -177,6 +179,7 @@ pub struct Server {
     stalls: stalls::Stalls,
     is_stopping: bool,
     exhaustion: exhaustion::Exhaustion,
+    lent: lent::AllLent,
 }
 
 impl Server {
@@ -237,6 +240,7 @@ impl Server {
             stalls: stalls::Stalls::default(),
             is_stopping: false,
             exhaustion: exhaustion::Exhaustion::default(),
+            lent: lent::AllLent::default(),
         };
         if is_successor {
             let mut flows = server.inherit_orphans(now);
@@ -317,6 +321,7 @@ impl Server {
         self.follow_trials(now);
         self.follow_notices(now);
         self.empty_vacated(now);
+        self.end_lent(now);
         self.settle_handovers();
         if now.saturating_sub(self.swept_at) >= SWEEP_NS {
             self.swept_at = now;
@@ -347,7 +352,7 @@ impl Server {
     /// deleted, and with its last program gone there is nobody to make it again for.
     fn is_done(&self) -> bool {
         let is_idle = self.net.orphans() == 0 && self.net.parked() == 0 && !self.net.has_resets();
-        is_idle || self.resources.slots.has_lost_own()
+        is_idle && self.lent.is_empty() || self.resources.slots.has_lost_own()
     }
 
     /// Handles SIGTERM or SIGINT. If the keeper is in use, the standby takes over; returns true if

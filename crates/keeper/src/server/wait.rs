@@ -159,6 +159,7 @@ impl Server {
             self.stalls_due(),
             self.trials_due(),
             self.announcer.due(),
+            self.lent.next_deadline(),
         ];
         for at in due_now.into_iter().flatten() {
             add(at);

@@ -70,6 +70,12 @@ impl Process {
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
                 self.send_borrowed(socket, it, bufs, (to, control), flags)
             }
+            Some(Decided::Foreign(it)) if control.is_empty() => {
+                match self.write_borrowed(socket, it, bufs, flags) {
+                    Some(outcome) => outcome,
+                    None => self.route_message(socket, bufs, (to, control), flags),
+                }
+            }
             Some(Decided::Foreign(it)) => match self.borrow_to_write(socket, it) {
                 Some(divert) => Err(divert),
                 None => self.route_message(socket, bufs, (to, control), flags),

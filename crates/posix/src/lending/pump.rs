@@ -1,6 +1,7 @@
 //! Moves bytes between a connection and the child's end of a pair.
 
 mod datagrams;
+mod loans;
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,6 +11,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SendFlags, Shutdown};
+use slipstack_channel::Loan;
 
 use crate::lending::lender::Lender;
 use crate::socket::borrowed::ReadRequest;
@@ -154,6 +156,10 @@ pub(crate) struct Pump {
     is_paused: bool,
     /// Notifications of datagrams that have been given.
     signs: u64,
+    /// The process that has made the pair, if it is another one.
+    user: Option<u32>,
+    /// Bytes of the child that are in the send ring, or were.
+    taken: u64,
 }
 
 impl Pump {
@@ -170,6 +176,8 @@ impl Pump {
         Pump {
             socket,
             number,
+            user: loans::user_of(&child),
+            taken: 0,
             child,
             origins: vec![origin],
             joining: Vec::new(),
@@ -358,20 +366,15 @@ impl Pump {
 
     /// Moves one piece from the child to the peer. Returns whether there was one.
     fn feed_peer(&mut self, stream: &Stream, room: &mut [u8]) -> bool {
-        let takes = &mut self.peers.takes;
         let passed = if !self.to_peer.is_empty() {
-            match *takes {
-                true => self
-                    .to_peer
-                    .pass_rest(|bytes| give_peer(stream, bytes, takes)),
+            match self.peers.takes {
+                true => self.pass_to_peer(stream, None),
                 false => Some(0),
             }
         } else if self.to_peer.may_read() && self.childs.gives {
+            self.note_loan(stream, Loan::taking);
             let count = self.read_child(room);
-            let takes = &mut self.peers.takes;
-            let passed = self
-                .to_peer
-                .pass_fresh(&room[..count], |bytes| give_peer(stream, bytes, takes));
+            let passed = self.pass_to_peer(stream, Some(&room[..count]));
             passed.map(|_| count)
         } else {
             Some(0)
@@ -398,6 +401,7 @@ impl Pump {
             }
         } else if self.to_child.may_read() && self.peers.gives && self.request != ReadRequest::None
         {
+            self.note_loan(stream, Loan::unsure);
             let count = self.read_peer(stream, room);
             let (child, takes) = (&self.child, &mut self.childs.takes);
             let passed = self
@@ -411,6 +415,7 @@ impl Pump {
             self.is_unread = true;
             self.to_child = Way::over();
         }
+        self.note_rest(stream);
         if self.to_child.is_due() {
             let how = match self.is_reset {
                 true => Shutdown::Both,

@@ -1,17 +1,18 @@
 //! The borrower's side: a connection of another process is replaced by one end of a pair when it is
 //! used.
 
+use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType};
 use slipstack_mem::Descriptor;
 
 use crate::errno::Errno;
-use crate::outcome::Divert;
+use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::log::Log;
 use crate::process::table::Entry;
@@ -31,6 +32,9 @@ const ARRIVALS: u32 = 4;
 /// for one that may not.
 const PATIENCE: Duration = Duration::from_millis(200);
 const PATIENCE_NONBLOCKING: Duration = Duration::from_millis(50);
+
+/// Bytes that the kernel takes by a pair as a whole or not at all.
+const WRITTEN_MAX: usize = 16 << 10;
 
 /// Bytes of all options of a connection at most.
 const OPTIONS_LEN_MAX: usize = 16 << 10;
@@ -128,7 +132,7 @@ impl Process {
         } else if socket.kind == Kind::Stream && it.turns.is_first_use() {
             self.lending.in_use.note(socket);
         }
-        socket.is_brought()
+        socket.is_brought() || self.take_left(socket, it)
     }
 
     /// Called when libc has read bytes of number `fd` for a call that was diverted to it: the
@@ -188,6 +192,7 @@ impl Process {
             replace(number, &ours)?;
             set_nonblocking(number, socket.is_nonblocking())?;
         }
+        it.sent.begin();
         socket.has_kernel.store(true, Ordering::Release);
         self.report.on_borrowed(socket, it.local, it.remote());
         Ok(message.token)
@@ -210,7 +215,8 @@ impl Process {
         }
     }
 
-    /// A sending call on a connection that lives elsewhere. `None`: it has come here.
+    /// A sending call on a connection that lives elsewhere, which libc makes. `None`: it has come
+    /// here.
     pub(crate) fn borrow_to_write(
         &self,
         socket: &Arc<Description>,
@@ -220,7 +226,48 @@ impl Process {
         if self.begin_use(socket, it) {
             return None;
         }
-        Some(self.borrow(socket, it, ReadRequest::None))
+        let divert = self.borrow(socket, it, ReadRequest::None);
+        it.sent.lose();
+        (it.is_taken() || !self.take_left(socket, it)).then_some(divert)
+    }
+
+    /// As [`Process::borrow_to_write`], for bytes in memory: a few are written at once.
+    pub(crate) fn write_borrowed(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        bufs: &[IoSlice<'_>],
+        flags: i32,
+    ) -> Option<Outcome<usize>> {
+        let len: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let known = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE;
+        // A confined process (seccomp) makes the call that it has chosen.
+        let keeps_out = self.lending.keeps_out.load(Ordering::Relaxed);
+        if keeps_out || !(1..=WRITTEN_MAX).contains(&len) || flags & !known != 0 {
+            return self.borrow_to_write(socket, it).map(Err);
+        }
+        it.turns.on_write();
+        if self.begin_use(socket, it) {
+            return None;
+        }
+        let divert = self.borrow(socket, it, ReadRequest::None);
+        let Some(number) = socket.kernel_number().filter(|_| it.is_taken()) else {
+            return (!self.take_left(socket, it)).then_some(Err(divert));
+        };
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let mut none = SendAncillaryBuffer::default();
+        let write = || rustix::net::sendmsg(number.as_fd(), bufs, &mut none, flags);
+        match it.sent.write(bufs, write) {
+            Ok(count) => Some(Ok(count)),
+            // Libc waits for room, if the call may wait.
+            Err(rustix::io::Errno::AGAIN) => {
+                it.sent.lose();
+                Some(Err(divert))
+            }
+            Err(_) if self.take_hung_up(socket, it) => None,
+            // Libc raises the signal.
+            Err(_) => Some(Err(divert)),
+        }
     }
 
     /// A receiving call on a connection that lives elsewhere. `None`: it has come here.
@@ -234,7 +281,8 @@ impl Process {
             return None;
         }
         if !self.hold_borrowed(socket, it, UserKind::WithLibrary) {
-            return Some(Errno::ENOTCONN.into());
+            let is_here = self.take_left(socket, it);
+            return (!is_here).then_some(Errno::ENOTCONN.into());
         }
         it.turns.on_read();
         let is_prompt = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;

@@ -15,18 +15,40 @@ use crate::process::Process;
 use crate::socket::borrowed::Borrowed;
 use crate::socket::description::{Decided, Description, Kind};
 
+/// Meaning of the end of the stream that libc has found in a read of a borrowed connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BorrowedEnd {
+    /// The end, or an error that the program has already got.
+    End,
+    Error(Errno),
+    /// The connection has come to this process: the call is to be made again.
+    Here,
+}
+
 impl Process {
-    /// Returns the error of a read of number `fd` in which libc has found the end of the stream.
-    /// `None`: it is the end, or the program has already got the error.
+    /// Called when libc has found the end of the stream in a read of number `fd`.
     #[cold]
-    pub fn end_of_borrowed(&self, fd: i32) -> Option<Errno> {
-        let socket = self.table.socket(fd)?;
+    pub fn end_of_borrowed(&self, fd: i32) -> BorrowedEnd {
+        let Some(socket) = self.table.socket(fd) else {
+            return BorrowedEnd::End;
+        };
         match socket.decided() {
             Some(Decided::Foreign(it)) if socket.kind == Kind::Stream => {
                 let was_reset = self.lending.was_reset(&socket);
-                (it.hears_end() && was_reset).then_some(Errno::ECONNRESET)
+                let is_here = match was_reset {
+                    true => self.take_hung_up(&socket, it),
+                    false => self.take_left(&socket, it),
+                };
+                if is_here {
+                    return BorrowedEnd::Here;
+                }
+                match it.hears_end() && was_reset {
+                    true => BorrowedEnd::Error(Errno::ECONNRESET),
+                    false => BorrowedEnd::End,
+                }
             }
-            _ => None,
+            Some(Decided::Stream(_)) if socket.is_brought() => BorrowedEnd::Here,
+            _ => BorrowedEnd::End,
         }
     }
 

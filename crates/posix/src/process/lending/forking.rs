@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use slipstack_channel::Loan;
 use slipstack_mem::Descriptor;
 
 use crate::lending::Lending;
@@ -60,6 +61,8 @@ impl Process {
                 }
                 Some(Decided::Foreign(borrowed)) => {
                     borrowed.resume();
+                    // What the child writes to the pair is not counted here.
+                    borrowed.sent.lose();
                     if let Some(control) = borrowed.control() {
                         fork.branch_off(&control);
                     }
@@ -82,6 +85,12 @@ impl Process {
         for socket in &fork.shared {
             fork.names.push(names_of(&self.ids, socket));
             // Before another thread can close it in the parent.
+            // Of one that is lent already, its steward says who uses it.
+            if !socket.lent.is_lent()
+                && let Some(Decided::Stream(stream)) = socket.decided()
+            {
+                stream.set_loan(Loan::to(0, 0));
+            }
             socket.lent.add();
         }
         Some(fork)

@@ -80,6 +80,10 @@ impl Process {
                 .ppoll(&mut fds, Some(Duration::from_nanos(left)), None)
             {
                 Ok(0) => self.take_idle(socket, it),
+                // The owner has ended, perhaps.
+                Ok(_) if fds[1].revents & (libc::POLLHUP | libc::POLLERR) != 0 => {
+                    return (!self.take_hung_up(socket, it)).then_some(Divert::KernelRead);
+                }
                 Ok(_) => break,
                 Err(error) => return Some(error.into()),
             }

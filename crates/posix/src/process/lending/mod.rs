@@ -6,6 +6,7 @@ mod datagrams;
 mod ended;
 mod forking;
 mod helper;
+mod left_behind;
 mod lingering;
 mod long_waits;
 mod owner;
@@ -16,6 +17,7 @@ mod takeover;
 mod taking;
 mod word;
 
+pub use ended::BorrowedEnd;
 pub use forking::ForkLending;
 pub use helper::HelperHandover;
 pub use passing::{Passing, is_passed};

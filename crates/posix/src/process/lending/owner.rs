@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use slipstack_channel::Loan;
 use slipstack_mem::thread::spawn_quiet;
 use slipstack_mem::{Descriptor, raised};
 
@@ -124,7 +125,13 @@ impl Lender for Process {
 
     fn take_back(&self, socket: &Arc<Description>) {
         let is_open = || !socket.cold.lock().numbers.is_empty();
-        if !socket.lent.remove() || socket.kind == Kind::Stream && is_open() {
+        if !socket.lent.remove() {
+            return;
+        }
+        if let Some(Decided::Stream(stream)) = socket.decided() {
+            stream.set_loan(Loan::NONE);
+        }
+        if socket.kind == Kind::Stream && is_open() {
             return;
         }
         // Pumps have closed theirs: this one has kept the kernel's part.

@@ -60,22 +60,32 @@ impl Process {
     }
 
     fn ask_for_it(&self, socket: &Arc<Description>, it: &Borrowed, patience: Duration) {
-        let Some(attachment) = self.attached_quietly() else {
-            return;
-        };
+        self.come_as(socket, it, |here| {
+            self.take_over_as(socket, it, here, patience)
+        });
+    }
+
+    /// Opens a socket for a connection that `take` brings there. Returns `None` if it does not.
+    pub(super) fn come_as(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        take: impl FnOnce((&Arc<Attachment>, SockId)) -> Option<()>,
+    ) -> Option<()> {
+        let attachment = self.attached_quietly()?;
         // Without a ticker, no thread would drive the engine while the program is away.
         if attachment.driver.placement() == Placement::InProcess && !attachment.has_ticker() {
-            return it.turns.never_ask();
+            it.turns.never_ask();
+            return None;
         }
-        let Ok(sock) = attachment.open(Transport::Tcp) else {
-            return;
-        };
+        let sock = attachment.open(Transport::Tcp).ok()?;
         attachment.name(sock, socket);
-        let taken = self.take_over_as(socket, it, (&attachment, sock), patience);
+        let taken = take((&attachment, sock));
         if taken.is_none() {
             attachment.close(sock, CloseMode::Abort);
             attachment.commands();
         }
+        taken
     }
 
     fn take_over_as(
@@ -129,7 +139,7 @@ impl Process {
     }
 
     /// The pair is no more: the socket is one of the stack's.
-    fn settle_brought(&self, socket: &Arc<Description>) {
+    pub(super) fn settle_brought(&self, socket: &Arc<Description>) {
         for (set, item) in sets_of(socket) {
             remove_kernel_part(&set, item);
         }
@@ -149,7 +159,7 @@ impl Process {
 
     /// Whether this process may not drive an engine, or waits for connections in ways that do not
     /// follow them.
-    fn is_kept_out(&self) -> bool {
+    pub(super) fn is_kept_out(&self) -> bool {
         self.lending.keeps_out.load(Ordering::Relaxed) || self.kqueues.is_any()
     }
 }

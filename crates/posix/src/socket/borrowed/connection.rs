@@ -11,7 +11,7 @@ use crate::socket::Dgram;
 use crate::socket::borrowed::child_message::{Message, MessageKind, ReadRequest};
 use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::turns::Turns;
-use crate::socket::borrowed::{Names, PairName};
+use crate::socket::borrowed::{Names, PairName, Sent};
 
 /// A connection that lives in another process.
 #[derive(Debug)]
@@ -44,6 +44,7 @@ pub(crate) struct Borrowed {
     /// The kernel part, while the pair is under the socket's numbers.
     pub(crate) kernel_part: Lock<Option<Descriptor>>,
     pub(crate) turns: Turns,
+    pub(crate) sent: Sent,
     /// Taken while the connection may be coming here, and while a thread begins a call on it.
     pub(crate) coming: Lock<()>,
 }
@@ -70,6 +71,7 @@ impl Borrowed {
             own: Lock::default(),
             kernel_part: Lock::default(),
             turns: Turns::default(),
+            sent: Sent::default(),
             coming: Lock::default(),
         }
     }
@@ -134,6 +136,7 @@ impl Borrowed {
             own: Lock::default(),
             kernel_part: Lock::new(self.kernel_part.try_lock().and_then(|it| *it)),
             turns: Turns::default(),
+            sent: Sent::default(),
             coming: Lock::default(),
         }
     }

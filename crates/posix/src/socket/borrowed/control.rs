@@ -73,6 +73,14 @@ impl Control {
         Ok(())
     }
 
+    /// Whether the owner has ended, or does within `patience`.
+    pub(crate) fn has_ended(&self, patience: Duration) -> bool {
+        let mut fds = [PollFd::new(&self.end, PollFlags::empty())];
+        let patience = Timespec::try_from(patience).unwrap_or_default();
+        let found = rustix::event::poll(&mut fds, Some(&patience));
+        found.is_ok() && fds[0].revents().contains(PollFlags::HUP)
+    }
+
     /// Tells the steward of connections that were closed unused.
     pub(crate) fn give_back(&self, ids: &[u64]) {
         let head = Message {

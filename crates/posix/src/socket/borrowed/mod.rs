@@ -6,12 +6,14 @@ pub(crate) mod control;
 mod lent;
 mod names;
 pub(crate) mod requests;
+mod sent;
 mod turns;
 
 pub(crate) use child_message::ReadRequest;
 pub(crate) use connection::Borrowed;
 pub(crate) use lent::Lent;
 pub(crate) use names::Names;
+pub(crate) use sent::Sent;
 
 /// The name of a pair's end: process id, time and count, so that no two are the same.
 pub(crate) type PairName = [u8; 4 + 8 + 8];

@@ -1,0 +1,79 @@
+//! The file with a connection that a killed process has left.
+//!
+//! ```text
+//! 0   bytes of the user that its owner had taken (u64), whether there may be more that it had not
+//!     put into the send ring (u64)
+//!     length of the connection's head (u64), then the head, as engines exchange it
+//!     length of the bytes to send again (u64), then these
+//!     received bytes
+//! ```
+
+/// A connection that a killed process has left. The last part are received bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftFile {
+    /// The part before the received bytes of a connection, as engines exchange it.
+    pub head: Vec<u8>,
+    /// Bytes to send: the peer has not acknowledged them, as far as is known.
+    pub unsent: Vec<u8>,
+    pub received: Vec<u8>,
+    /// Bytes of the user that the owner has put into the send ring.
+    pub taken: u64,
+    /// The owner may have had more of them.
+    pub is_taking: bool,
+}
+
+impl LeftFile {
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut all = self.taken.to_le_bytes().to_vec();
+        all.extend(u64::from(self.is_taking).to_le_bytes());
+        for part in [&self.head, &self.unsent] {
+            all.extend((part.len() as u64).to_le_bytes());
+            all.extend(part);
+        }
+        all.extend(&self.received);
+        all
+    }
+
+    /// Returns `None` if a length exceeds what there is.
+    pub fn from_bytes(bytes: &[u8]) -> Option<LeftFile> {
+        let (taken, rest) = bytes.split_first_chunk()?;
+        let (is_taking, rest) = rest.split_first_chunk()?;
+        let (head, rest) = part(rest)?;
+        let (unsent, received) = part(rest)?;
+        Some(LeftFile {
+            head: head.to_vec(),
+            unsent: unsent.to_vec(),
+            received: received.to_vec(),
+            taken: u64::from_le_bytes(*taken),
+            is_taking: u64::from_le_bytes(*is_taking) != 0,
+        })
+    }
+}
+
+fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_back_and_a_cut_one_is_refused() {
+        let file = LeftFile {
+            head: b"head".to_vec(),
+            unsent: b"unsent".to_vec(),
+            received: b"received".to_vec(),
+            taken: 7,
+            is_taking: true,
+        };
+        let bytes = file.to_bytes();
+        assert_eq!(LeftFile::from_bytes(&bytes), Some(file));
+        let least = bytes.len() - b"received".len();
+        for len in 0..least {
+            assert_eq!(LeftFile::from_bytes(&bytes[..len]), None, "{len}");
+        }
+        assert_eq!(LeftFile::from_bytes(&[0xff; 40]), None);
+    }
+}

@@ -1,0 +1,97 @@
+//! Hands connections of killed programs to other processes that use them, or ends them.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use slipstack_channel::control::{LeftFile, Refusal, Reply, text_file};
+use slipstack_device::{Flow, Transport};
+use slipstack_mem::process::explained;
+use tracing::info;
+
+use crate::leases::ClientId;
+use crate::net::Net;
+
+use super::Server;
+use super::clients::{Answer, refuse};
+use super::lent::Lent;
+
+impl Server {
+    pub(super) fn on_take_left(
+        &mut self,
+        client: ClientId,
+        (local, remote): (SocketAddr, SocketAddr),
+        unread: u32,
+        is_question: bool,
+    ) -> Answer {
+        let flow = Flow {
+            proto: Transport::Tcp,
+            local,
+            remote,
+        };
+        let family = self.resources.state.leases.clients.find(client);
+        let family = family.map_or_else(super::lone_family, |client| client.family);
+        let Some(at) = self.lent.find(&flow, family) else {
+            let is_owned = self.living_flows().iter().any(|(it, _)| *it == flow);
+            return match is_owned {
+                true => refuse(Refusal::Busy, "the owner of the connection lives"),
+                false => refuse(Refusal::Unknown, "no such connection waits"),
+            };
+        };
+        if is_question {
+            let loan = self.lent.loan(at).unwrap_or_default();
+            let told = LeftFile {
+                taken: loan.taken,
+                is_taking: loan.is_taking(),
+                ..LeftFile::default()
+            };
+            let file = in_file(&told).map_err(|why| (Refusal::Failed, why))?;
+            return Ok((Reply::Done, vec![file]));
+        }
+        let lent = self.lent.take(at);
+        match passed(&lent, unread) {
+            Ok(file) => {
+                info!(%local, %remote, client = client.0, "a lent connection goes on");
+                Ok((Reply::Done, vec![file]))
+            }
+            Err(why) => {
+                self.tally.resets += 1;
+                self.net.reset([flow], slipstack_mem::now_ns());
+                refuse(Refusal::Failed, why)
+            }
+        }
+    }
+
+    /// Ends connections that nobody has asked for.
+    pub(super) fn end_lent(&mut self, now: u64) {
+        for lent in self.lent.take_over_due(now) {
+            let flow = lent.flow();
+            let Lent {
+                entry,
+                left,
+                region,
+                key,
+                ..
+            } = lent;
+            match self.net.adopt_killed((&entry, left), &region, key, now) {
+                Some(_) => {
+                    self.tally.handovers += 1;
+                    self.keep_handover(key, region);
+                }
+                None => {
+                    self.tally.resets += 1;
+                    self.net.reset([flow], now);
+                }
+            }
+        }
+    }
+}
+
+fn passed(lent: &Lent, unread: u32) -> Result<OwnedFd, String> {
+    let file = Net::left_file((&lent.entry, &lent.left), &lent.region, unread);
+    let file = file.ok_or("the connection's state is not sound")?;
+    in_file(&file)
+}
+
+fn in_file(left: &LeftFile) -> Result<OwnedFd, String> {
+    text_file(&left.to_bytes()).map_err(|error| explained(&error))
+}

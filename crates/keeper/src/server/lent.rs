@@ -1,0 +1,102 @@
+//! Connections of killed programs that other processes may use: they wait here until one of these
+//! asks for them.
+//!
+//! A connection whose user has ended too, or that nobody has asked for in time, ends as others of a
+//! killed program do.
+
+use rustix::process::{Pid, test_kill_process};
+use slipstack_channel::{FlowEntry, LeftConnection, Loan};
+use slipstack_device::Flow;
+use slipstack_mem::Region;
+
+use crate::directory;
+use crate::leases::Family;
+use crate::regions::RegionKey;
+
+/// Time for which a connection waits for its user.
+const WAIT_NS: u64 = 2_000_000_000;
+/// Interval at which it is looked whether the users live.
+const LOOK_NS: u64 = 50_000_000;
+/// Connections that wait at most; others end at once.
+const WAITING_MAX: usize = 4096;
+
+/// A connection that waits for a process which may use it.
+pub(super) struct Lent {
+    pub(super) entry: FlowEntry,
+    pub(super) left: LeftConnection,
+    pub(super) region: Region,
+    pub(super) key: RegionKey,
+    /// The family of the killed program.
+    pub(super) family: Option<Family>,
+}
+
+impl Lent {
+    pub(super) fn flow(&self) -> Flow {
+        directory::flow_of(&self.entry)
+    }
+
+    /// Whether its user is known to have ended.
+    fn is_without_user(&self) -> bool {
+        let user = self
+            .left
+            .loan
+            .user()
+            .and_then(|user| i32::try_from(user).ok());
+        let user = user.and_then(Pid::from_raw);
+        user.is_some_and(|user| test_kill_process(user) == Err(rustix::io::Errno::SRCH))
+    }
+}
+
+/// All of them, each with the time at which it ends.
+#[derive(Default)]
+pub(super) struct AllLent {
+    waiting: Vec<(u64, Lent)>,
+    looked_at: u64,
+}
+
+impl AllLent {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(super) fn has_room(&self, more: usize) -> bool {
+        self.waiting.len() + more < WAITING_MAX
+    }
+
+    pub(super) fn has(&self, flow: &Flow) -> bool {
+        self.waiting.iter().any(|(_, lent)| lent.flow() == *flow)
+    }
+
+    pub(super) fn add(&mut self, lent: Lent, now: u64) {
+        self.waiting.push((now + WAIT_NS, lent));
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        (!self.is_empty()).then_some(self.looked_at + LOOK_NS)
+    }
+
+    pub(super) fn find(&self, flow: &Flow, family: Family) -> Option<usize> {
+        let is_it = |lent: &Lent| lent.family == Some(family) && lent.flow() == *flow;
+        self.waiting.iter().position(|(_, lent)| is_it(lent))
+    }
+
+    pub(super) fn loan(&self, at: usize) -> Option<Loan> {
+        self.waiting.get(at).map(|(_, lent)| lent.left.loan)
+    }
+
+    /// Takes the one at that place.
+    pub(super) fn take(&mut self, at: usize) -> Lent {
+        self.waiting.swap_remove(at).1
+    }
+
+    /// Takes those that wait no longer, if it is time to look.
+    pub(super) fn take_over_due(&mut self, now: u64) -> Vec<Lent> {
+        if self.next_deadline().is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        self.looked_at = now;
+        let is_due = |(until, lent): &mut (u64, Lent)| *until <= now || lent.is_without_user();
+        let due = self.waiting.extract_if(.., is_due);
+        due.map(|(_, lent)| lent).collect()
+    }
+}

@@ -1,0 +1,103 @@
+//! The last bytes that this process has written to a borrowed connection: if its owner is killed,
+//! those that the owner had not taken are sent again.
+
+use std::io::IoSlice;
+
+use slipstack_mem::Lock;
+
+/// Most bytes that are kept.
+const KEPT_MAX: usize = 64 << 10;
+
+/// See the [module documentation](self).
+#[derive(Debug, Default)]
+pub(crate) struct Sent(Lock<Written>);
+
+#[derive(Debug, Default)]
+struct Written {
+    /// Set while all bytes since the pair was made have been counted.
+    is_exact: bool,
+    count: u64,
+    last: Vec<u8>,
+}
+
+impl Sent {
+    /// A pair has been made, for which nothing was written yet.
+    pub(crate) fn begin(&self) {
+        *self.0.lock() = Written {
+            is_exact: true,
+            ..Written::default()
+        };
+    }
+
+    /// Bytes are being written that are not counted.
+    pub(crate) fn lose(&self) {
+        *self.0.lock() = Written::default();
+    }
+
+    /// Writes with `write` and counts what was written, while no other thread does.
+    pub(crate) fn write<E>(
+        &self,
+        bufs: &[IoSlice<'_>],
+        write: impl FnOnce() -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let mut written = self.0.lock();
+        let count = write()?;
+        if written.is_exact {
+            written.count += count as u64;
+            let mut left = count;
+            for buf in bufs {
+                let part = &buf[..buf.len().min(left)];
+                left -= part.len();
+                written.last.extend_from_slice(part);
+            }
+            let more = written.last.len().saturating_sub(KEPT_MAX);
+            written.last.drain(..more);
+        }
+        Ok(count)
+    }
+
+    /// The bytes after the first `taken` ones. `None`: they are not known.
+    pub(crate) fn after(&self, taken: u64) -> Option<Vec<u8>> {
+        let written = self.0.lock();
+        let lost = usize::try_from(written.count.checked_sub(taken)?).ok()?;
+        let at = written.last.len().checked_sub(lost)?;
+        written.is_exact.then(|| written.last[at..].to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(sent: &Sent, bytes: &[u8], count: usize) {
+        let bufs = [IoSlice::new(bytes)];
+        let written = sent.write(&bufs, || Ok::<_, ()>(count));
+        assert_eq!(written, Ok(count));
+    }
+
+    #[test]
+    fn bytes_that_the_owner_has_not_taken_are_known() {
+        let sent = Sent::default();
+        sent.begin();
+        write(&sent, b"abc", 3);
+        write(&sent, b"defg", 2);
+        assert_eq!(sent.after(1).unwrap(), b"bcde");
+        assert_eq!(sent.after(5).unwrap(), b"");
+        assert_eq!(sent.after(6), None, "more than there was");
+        write(&sent, &[7; KEPT_MAX], KEPT_MAX);
+        assert_eq!(sent.after(5).unwrap().len(), KEPT_MAX);
+        assert_eq!(sent.after(4), None, "not kept");
+    }
+
+    #[test]
+    fn nothing_is_known_after_bytes_that_were_not_counted() {
+        let sent = Sent::default();
+        assert_eq!(sent.after(0), None, "another process has made the pair");
+        sent.begin();
+        write(&sent, b"abc", 3);
+        sent.lose();
+        write(&sent, b"d", 1);
+        assert_eq!(sent.after(1), None);
+        assert_eq!(sent.after(0), None);
+    }
+}
