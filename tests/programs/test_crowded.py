@@ -95,3 +95,27 @@ def two_programs_that_close_at_one_moment_lose_nothing(world):
     for start in (world.stack, world.peer):
         assert start(*words).finish(60) == "100 of 100\n"
     assert server.output() == "listens\n", server.tail()
+
+
+def check_end_after(world, how, lines=0):
+    """Checks that a connection ends for which the server does `how`, after further lines."""
+    with world.connect(7165) as sock, sock.makefile("rb") as stream:
+        for line in (how, *[LINE] * lines):
+            sock.sendall(line)
+            assert stream.readline() == line
+        with contextlib.suppress(ConnectionResetError):
+            assert stream.read() == b""
+
+
+@test
+def connections_in_messages_that_nobody_can_receive_end(world):
+    started = world.stack(*world.program("in_flight.py"), 7165)
+    world.wait_port(7165, process=started)
+    counts = []
+    for _ in range(3):
+        check_end_after(world, b"unread\n")
+        check_end_after(world, b"killed\n", 1)
+        check_end_after(world, b"circle\n")
+        counts.append(len(os.listdir(f"/proc/{started.pid}/fd")))
+    # The first ones stay open for the next.
+    assert counts[-1] <= counts[0] + 1, f"descriptors are left: {counts}"

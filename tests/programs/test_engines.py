@@ -1,6 +1,7 @@
 """Programs whose threads each wait on their own sockets: an engine for each, as far as slots are
 free."""
 
+import contextlib
 import json
 import random
 import socket
@@ -309,3 +310,20 @@ def five_hundred_threads_die_while_they_have_engines(world):
     assert server.is_running(), server.tail()
     for sock in [*socks, *askers]:
         sock.close()
+
+
+@test
+def kill_9_while_connections_move_between_threads_ends_them(world):
+    """The next program has the port at once."""
+    for milliseconds in (0, 3):
+        server = started(world, "hands", 4)
+        socks = [world.connect(7000) for _ in range(24)]
+        for sock in socks:
+            sock.sendall(b"who\n")
+        time.sleep(milliseconds / 1000)
+        server.kill()
+        for sock in socks:
+            sock.settimeout(5)
+            with sock, contextlib.suppress(ConnectionResetError):
+                while sock.recv(100):
+                    pass

@@ -232,3 +232,21 @@ def workers_of_nodes_cluster_own_the_connections_they_get(world):
                 return set(held) == workers and len(held) == 16
 
             until(are_held, 5, "each worker's connections are its own")
+
+
+@test
+def a_connection_whose_receiver_is_killed_on_the_way_ends(world):
+    """After a few answers it moves to the receiver."""
+    for lines in (0, 4):
+        pair = Pair(world, "closed")
+        with world.connect(PORT) as sock:
+            exchange(pair, sock, lines)
+            sock.sendall(b"last\n")
+            os.kill(pair.worker.pid, signal.SIGKILL)
+            sock.settimeout(5)
+            # An answer, if it had got so far, and the end.
+            with contextlib.suppress(ConnectionResetError):
+                while sock.recv(100):
+                    pass
+        pair.server.kill()
+        (world.folder / "way").unlink()
