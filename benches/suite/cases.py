@@ -74,6 +74,8 @@ PORTS = {"nginx": 8080, "redis": 6379, "echo": 7007, "iperf3": 5201, "memcached"
 WITH_FLOOR = ("nginx", "echo")
 # Queries under way at a time, and the sockets that they leave from.
 OUTSTANDING, SOCKETS = 200, 8
+# A query without an answer for so long is lost: the last ones are waited for.
+TIMEOUT_MS = 200
 
 
 def ports(case):
@@ -123,7 +125,8 @@ def client_command(case, address, port, rate, seconds, paths, stack=()):
     """The words that start the client; `stack`: the options of the stack that it is on."""
     if case.is_of_names:
         words = ["dnsbench", "-l", str(query_seconds(seconds)), "-q", str(OUTSTANDING)]
-        words += ["-c", str(SOCKETS), "--json", "--name", names.NAME]
+        words += ["-c", str(SOCKETS), "--timeout", str(TIMEOUT_MS)]
+        words += ["--json", "--name", names.NAME]
         way = stack or ["--kernel"]
         return [paths["slipstack"], *words, *way, f"{address}:{port}"]
     before = [paths["slipstack"], "run", *stack, "--"] if stack else []
