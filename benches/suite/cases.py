@@ -20,12 +20,8 @@ class Case:
     reverse: bool = False  # iperf3: the server sends
     copies: int = 1  # servers, each on the next port with a client of its own
     workers: int = 1  # threads or processes that serve
+    cores: str = SERVER_CORE  # where they may run
     extra: list = field(default_factory=list)
-
-    @property
-    def cores(self):
-        """Where the server may run: several workers on both, also on the client's."""
-        return SERVER_CORE if self.workers == 1 else f"{SERVER_CORE},{CLIENT_CORE}"
 
     @property
     def is_of_names(self):
@@ -59,7 +55,9 @@ def all_cases():
     cases.append(Case("memcached -t 4", "memcached", "memcached", 32, workers=4))
     for server in names.SERVERS:
         for workers in (1, 2):
-            cases.append(Case(f"{server} {workers}", server, workers=workers))
+            # A core for each: the second one's is the client's, too.
+            cores = ",".join((SERVER_CORE, CLIENT_CORE)[:workers])
+            cases.append(Case(f"{server} {workers}", server, workers=workers, cores=cores))
     cases.append(Case("iperf3 in", "iperf3"))
     cases.append(Case("iperf3 out", "iperf3", reverse=True))
     return cases
