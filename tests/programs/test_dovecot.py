@@ -26,7 +26,7 @@ default_internal_user = nobody
 default_internal_group = nogroup
 default_login_user = www-data
 first_valid_uid = 1
-import_environment = LD_PRELOAD SLIPSTACK_OPTIONS
+import_environment = LD_PRELOAD
 passdb {{
   driver = static
   args = password=secret
