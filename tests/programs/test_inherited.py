@@ -1,5 +1,6 @@
 """Connections and sockets that other programs inherit."""
 
+import contextlib
 import signal
 import socket
 import subprocess
@@ -91,9 +92,13 @@ def two_programs_listen_on_one_port_at_two_addresses(world):
     addresses = [world.address, "10.77.0.9"]
     both = [word for address in addresses for word in ("--ip", f"{address}/24")]
     world.device_options = lambda: ["--if", "eth1", *both]
-    for address in addresses:
+    for number, address in enumerate(addresses):
         started = world.stack("/usr/bin/python3", "-c", LISTENER, address, PORT)
         world.wait_port(PORT, process=started, address=address)
+        for closed in addresses[number + 1 :]:
+            with contextlib.suppress(ConnectionRefusedError):
+                world.connect(PORT, 0.5, address=closed)
+                assert False, "nobody listens at the other address yet"
     for _ in range(20):
         for address in addresses:
             with world.connect(PORT, 3, address=address) as sock:
