@@ -113,7 +113,11 @@ impl Homes {
         let mut all = self.all.lock();
         let before = all.engines.len();
         all.engines.retain(|it| !Arc::ptr_eq(&it.attachment, gone));
-        before != all.engines.len()
+        let was_one = before != all.engines.len();
+        if was_one {
+            all.refused_ns = 0;
+        }
+        was_one
     }
 
     pub(crate) fn of_thread(&self, thread: usize) -> Option<Arc<Attachment>> {
@@ -185,11 +189,18 @@ impl Homes {
         self.all.lock().remember(thread, number);
     }
 
-    /// Returns whether one more of `engines_max` engines, the first included, may be requested.
-    pub(crate) fn may_ask(&self, engines_max: usize, now_ns: u64) -> bool {
-        let all = self.all.lock();
-        let is_refused = all.refused_ns != 0 && now_ns < all.refused_ns + ASK_AGAIN_NS;
-        !is_refused && all.engines.len() + 1 < engines_max
+    /// Returns whether one more of `engines_max` engines, the first included, may be requested. The
+    /// limit is asked for rarely once it is reached: it may take system calls.
+    pub(crate) fn may_ask(&self, now_ns: u64, engines_max: impl FnOnce() -> usize) -> bool {
+        let mut all = self.all.lock();
+        if all.refused_ns != 0 && now_ns < all.refused_ns + ASK_AGAIN_NS {
+            return false;
+        }
+        let may_ask = all.engines.len() + 1 < engines_max();
+        if !may_ask {
+            all.refused_ns = now_ns;
+        }
+        may_ask
     }
 
     /// Number of engines so far, the first among them.
@@ -302,5 +313,27 @@ fn leave(all: &mut All, set: &Set) {
         if let Some(engine) = all.engines.iter_mut().find(|it| it.number == number) {
             engine.users = engine.users.saturating_sub(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_is_reached_is_asked_for_once_a_second() {
+        let homes = Homes::default();
+        let mut asked = 0;
+        let mut may_ask = |now_ns, engines_max| {
+            homes.may_ask(now_ns, || {
+                asked += 1;
+                engines_max
+            })
+        };
+        assert!(may_ask(1, 2));
+        assert!((2..100).all(|now_ns| !may_ask(now_ns, 1)));
+        assert!(!may_ask(1 + ASK_AGAIN_NS, 2), "it is not asked for yet");
+        assert!(may_ask(2 + ASK_AGAIN_NS, 2));
+        assert_eq!(asked, 3);
     }
 }

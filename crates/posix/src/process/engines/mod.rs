@@ -204,7 +204,7 @@ impl Engines {
     /// `None`: there are as many as there may be, or no slot is free.
     pub(crate) fn one_more(&self) -> Option<u32> {
         let now_ns = self.kernel.now_ns();
-        if !self.homes.may_ask(self.attach.engines_max(), now_ns) {
+        if !self.homes.may_ask(now_ns, || self.attach.engines_max()) {
             return None;
         }
         let id = thread_id();
