@@ -440,10 +440,10 @@ impl<'a> Cell<'a> {
         self.word(3, CLAIM).load(Ordering::Acquire) == u64::from(generation) | TAKEN
     }
 
-    /// Returns whether the accepted connection of this generation has neither been taken by the
-    /// program nor been taken back.
-    pub(crate) fn is_offered(&self, generation: u32) -> bool {
-        self.word(3, CLAIM).load(Ordering::Acquire) == u64::from(generation)
+    /// Returns whether the program has not taken the accepted connection of this generation: it is
+    /// offered, or the engine has taken it back and not yet passed it on.
+    pub(crate) fn is_unaccepted(&self, generation: u32) -> bool {
+        self.word(3, CLAIM).load(Ordering::Acquire) & !WITHDRAWN == u64::from(generation)
     }
 
     /// The program takes an offered connection; `false`: it is not there any more.

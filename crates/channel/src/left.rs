@@ -27,7 +27,8 @@ pub struct LeftConnection {
     pub read: u64,
     /// The peer has ended its stream.
     pub has_fin: bool,
-    /// The connection waits in its listener's queue: no program has it.
+    /// The program has not accepted the connection: it waits in its listener's queue, or was about
+    /// to go to another listener.
     pub is_unaccepted: bool,
     pub loan: Loan,
     ring: Option<ByteRing>,
@@ -56,7 +57,7 @@ impl LeftConnection {
             read,
             has_fin: bits.contains(State::FIN),
             is_unaccepted: opened.index as usize >= PROGRAM_SOCKETS
-                && cell.is_offered(state.generation),
+                && cell.is_unaccepted(state.generation),
             loan: cell.loan(),
             ring: ByteRing::validate(cell.rx_ring(), &receive_arena(region.len())),
         })
@@ -72,5 +73,42 @@ impl LeftConnection {
         let mut bytes = vec![0; len];
         ring.read(region, self.read, &mut bytes);
         Some(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::Ends;
+    use crate::{EngineEnd, FlowDirectory, Limits, ProgramEnd, SockId, flows};
+    use slipstack_terms::Transport;
+    use std::net::SocketAddr;
+
+    #[test]
+    fn a_connection_that_the_engine_took_back_is_unaccepted_and_one_that_the_program_took_is_not() {
+        let mut end = EngineEnd::create().unwrap();
+        let region = end.region().clone();
+        let program = ProgramEnd::open(region.clone()).unwrap();
+        let listener = program.open_socket(Transport::Tcp).unwrap();
+        let mut directory = FlowDirectory::new(&region).unwrap();
+        let mut offer = |port| -> SockId {
+            let addr = |port| SocketAddr::from(([10, 0, 0, 5], port));
+            let ends = Ends::of(addr(80), addr(port));
+            let limits = Limits {
+                send: 4096,
+                receive: 4096,
+            };
+            let sock = end.accepted(listener, &ends, limits).unwrap();
+            let place = directory.open(&ends).unwrap();
+            directory.describe(place, sock, [0; 3]);
+            sock
+        };
+        let [_, withdrawn, taken] = [1, 2, 3].map(&mut offer);
+        assert!(end.withdraw(withdrawn));
+        assert!(end.cell(taken.index).unwrap().take(taken.generation));
+        let left = |entry: &crate::FlowEntry| LeftConnection::look(&region, &entry.opened.unwrap());
+        let found = flows(&region);
+        let unaccepted = found.iter().map(|it| left(it).unwrap().is_unaccepted);
+        assert_eq!(unaccepted.collect::<Vec<_>>(), [true, true, false]);
     }
 }
