@@ -98,6 +98,8 @@ models: setup ## the rings and the ownership word in every order of threads (loo
 
 programs: build ## the page of programs: some eighty with their real clients (half an hour)
 	@cargo build -q -p slipstack-tokio-echo
+	@cargo build -q --release --locked --manifest-path tests/page/quic/Cargo.toml \
+		--target-dir $${CARGO_TARGET_DIR:-target}/quic
 	@scripts/setup $$(tests/page/run --packages)
 	@scripts/trixie || echo "programs: without a chroot of Debian 13 there is no HTTP/3"
 	@tests/page/run $(PROGRAMS_ARGS)

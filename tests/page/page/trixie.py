@@ -22,9 +22,15 @@ def entering(world, *more):
     return ["sh", "-c", ENTER, "sh", ":".join(paths), str(FOLDER)]
 
 
-def own(program):
+def own(program, folder="usr/sbin"):
     """For an entry: how its program tells its version, and where it is."""
-    return (inside(program, "-v"), FOLDER / "usr/sbin" / program)
+    return (inside(program, "-V" if program == "curl" else "-v"), FOLDER / folder / program)
+
+
+def version_of(package):
+    """For an entry: how the version of a package there is asked for, and a file that it has."""
+    command = inside("dpkg-query", "-W", "-f", "${Version}", package)
+    return (command, FOLDER / "var/lib/dpkg/info" / f"{package}.list")
 
 
 def inside(*words):
