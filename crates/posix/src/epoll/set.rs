@@ -93,10 +93,22 @@ pub(crate) struct Item {
     pub(crate) events: u32,
     pub(crate) data: u64,
     pub(crate) is_queued: bool,
-    /// Events since the last check, in a kqueue.
+    /// Events since the last check.
     pub(crate) edges: u32,
     /// The number carries a kernel socket that is a member of the kernel's set too.
     pub(crate) has_kernel_part: bool,
+}
+
+impl Item {
+    /// Returns the events to report. While a socket lives in both worlds its readiness leaves room
+    /// to the kernel's part, which always has some: new room in the stack's part is an event.
+    fn ready_events(&self) -> u32 {
+        let room = match self.has_kernel_part {
+            true => self.edges & bits::OUT,
+            false => 0,
+        };
+        (self.target.readiness() | room) & self.events & !PRIVATE
+    }
 }
 
 /// An event for the program, with whether its item lives in both worlds.
@@ -375,7 +387,7 @@ impl Set {
             inner
                 .items
                 .get(item)
-                .is_some_and(|item| item.target.readiness() & item.events & !PRIVATE != 0)
+                .is_some_and(|item| item.ready_events() != 0)
         })
     }
 
@@ -395,7 +407,8 @@ impl Set {
                 continue;
             };
             item.is_queued = false;
-            let events = item.target.readiness() & item.events & !PRIVATE;
+            let events = item.ready_events();
+            item.edges = 0;
             if events == 0 {
                 continue;
             }

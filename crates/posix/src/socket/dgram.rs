@@ -471,11 +471,12 @@ impl Dgram {
         envelope: &Envelope,
         bufs: &[IoSlice<'_>],
     ) -> Result<Option<usize>, Errno> {
-        let sent = attachment.udp_send(sock, envelope, bufs)?;
-        if sent.is_none() {
-            self.wants_space.store(true, Ordering::SeqCst);
+        if let Some(sent) = attachment.udp_send(sock, envelope, bufs)? {
+            return Ok(Some(sent));
         }
-        Ok(sent)
+        self.wants_space.store(true, Ordering::SeqCst);
+        // Another thread may have taken the event of new room before that was set.
+        attachment.udp_send(sock, envelope, bufs)
     }
 
     /// datagram_poll() for the stack's part.
