@@ -4,6 +4,9 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// Number of networks that are looked through one by one.
+const FEW: usize = 8;
+
 /// Networks of both families.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Nets {
@@ -11,10 +14,16 @@ pub(crate) struct Nets {
     lengths: Vec<(bool, u8)>,
     /// First addresses with the lengths.
     known: HashSet<(IpAddr, u8)>,
+    /// The first networks in the order of their insertion, up to [`FEW`].
+    few: Vec<(IpAddr, u8)>,
 }
 
 impl Nets {
     pub fn contains(&self, ip: IpAddr) -> bool {
+        if self.known.len() <= FEW {
+            let mut few = self.few.iter();
+            return few.any(|&(net, len)| net.is_ipv4() == ip.is_ipv4() && net == first(ip, len));
+        }
         let mut lengths = self.lengths.iter();
         lengths.any(|&(is_v4, len)| {
             is_v4 == ip.is_ipv4() && self.known.contains(&(first(ip, len), len))
@@ -30,7 +39,10 @@ impl FromIterator<(IpAddr, u8)> for Nets {
             if !all.lengths.contains(&length) {
                 all.lengths.push(length);
             }
-            all.known.insert((first(ip, len), len));
+            let net = (first(ip, len), len);
+            if all.known.insert(net) && all.few.len() < FEW {
+                all.few.push(net);
+            }
         }
         all
     }
@@ -57,14 +69,15 @@ mod tests {
     #[test]
     fn an_address_is_in_networks_of_its_own_family() {
         let net = |text: &str, len| (text.parse().unwrap(), len);
-        let nets: Nets = [
+        let some = [
             net("10.1.2.3", 24),
             net("10.2.0.0", 16),
             net("192.0.2.1", 32),
             net("fd00::5", 64),
-        ]
-        .into_iter()
-        .collect();
+        ];
+        let others = (0..FEW as u8).map(|number| ([172, 16, number, 0].into(), 24));
+        let few: Nets = some.into_iter().collect();
+        let many: Nets = some.into_iter().chain(others).collect();
         for (text, is_there) in [
             ("10.1.2.9", true),
             ("10.1.3.9", false),
@@ -74,7 +87,9 @@ mod tests {
             ("fd00::1:2", true),
             ("fd01::1", false),
         ] {
-            assert_eq!(nets.contains(text.parse().unwrap()), is_there, "{text}");
+            for nets in [&few, &many] {
+                assert_eq!(nets.contains(text.parse().unwrap()), is_there, "{text}");
+            }
         }
         let all: Nets = [net("0.0.0.0", 0)].into_iter().collect();
         assert!(all.contains([1, 2, 3, 4].into()) && !all.contains("::1".parse().unwrap()));

@@ -35,6 +35,10 @@ pub(crate) struct Network {
     now: Lock<Option<Fresh>>,
     /// `now` has something.
     has_other: AtomicBool,
+    /// The first answer of the revision that the engine reports.
+    settled: OnceLock<Arc<Policy>>,
+    /// The engine has reported another revision since.
+    has_changed: AtomicBool,
     /// The link's MTU if it was requested again; 0 = not.
     mtu: AtomicU16,
     mtu_asked_ns: AtomicU64,
@@ -53,6 +57,8 @@ impl Network {
             asking: Lock::default(),
             now: Lock::default(),
             has_other: AtomicBool::new(false),
+            settled: OnceLock::new(),
+            has_changed: AtomicBool::new(false),
             mtu: AtomicU16::new(0),
             mtu_asked_ns: AtomicU64::new(0),
         }
@@ -73,42 +79,73 @@ impl Network {
     pub(crate) fn policy(&self) -> Option<Current<'_>> {
         let first = self.first_policy()?;
         let revision = self.engines.network_revision();
-        if revision == Some(first.network().revision) && !self.has_other.load(Ordering::Relaxed) {
-            return Some(Current::Fixed(first));
+        if let Some(settled) = self.settled(first)
+            && revision == Some(settled.network().revision)
+        {
+            return Some(Current::Fixed(settled));
         }
-        let now = now_ns();
+        Some(Current::Fresh(self.fresh_policy(first, revision)))
+    }
+
+    /// Returns the policy that has been in force since there is an engine, or is the only one so
+    /// far; `None` once there has been another one.
+    fn settled<'a>(&'a self, first: &'a Policy) -> Option<&'a Policy> {
+        if self.has_changed.load(Ordering::Relaxed) {
+            return None;
+        }
+        match self.settled.get() {
+            Some(settled) => Some(settled),
+            None => (!self.has_other.load(Ordering::Relaxed)).then_some(first),
+        }
+    }
+
+    /// Returns the last answer if it is current, or else asks the keeper.
+    #[cold]
+    fn fresh_policy(&self, first: &Policy, revision: Option<u64>) -> Arc<Policy> {
         let is_current = |known: &Fresh| match revision {
             // The engine has reported whether the network has changed.
             Some(revision) => known.policy.network().revision == revision,
-            None => now.saturating_sub(known.asked_ns) < AGE_MAX_NS,
+            None => now_ns().saturating_sub(known.asked_ns) < AGE_MAX_NS,
         };
         let mut fresh = self.now.lock();
-        if let Some(known) = fresh.as_ref().filter(|known| is_current(known)) {
-            return Some(Current::Fresh(Arc::clone(&known.policy)));
-        }
-        let policy = match (self.engines.attach.policy_by_now(), fresh.as_ref()) {
-            (Ok(policy), _) => Arc::new(policy),
-            // The keeper does not answer now: the known policy stays in force.
-            (Err(_), Some(known)) => Arc::clone(&known.policy),
-            (Err(_), None) => Arc::new(first.clone()),
+        let policy = match fresh.as_ref() {
+            Some(known) if is_current(known) => Arc::clone(&known.policy),
+            known => {
+                let asked_ns = now_ns();
+                let policy = match (self.engines.attach.policy_by_now(), known) {
+                    (Ok(policy), _) => Arc::new(policy),
+                    // The keeper does not answer now: the known policy stays in force.
+                    (Err(_), Some(known)) => Arc::clone(&known.policy),
+                    (Err(_), None) => Arc::new(first.clone()),
+                };
+                *fresh = Some(Fresh {
+                    policy: Arc::clone(&policy),
+                    asked_ns,
+                });
+                self.has_other.store(true, Ordering::Relaxed);
+                policy
+            }
         };
-        *fresh = Some(Fresh {
-            policy: Arc::clone(&policy),
-            asked_ns: now,
-        });
-        self.has_other.store(true, Ordering::Relaxed);
-        Some(Current::Fresh(policy))
+        // A program asks before it has an engine, too: calls are not to lock for ever after that.
+        if revision == Some(policy.network().revision) {
+            let settled = self.settled.get_or_init(|| Arc::clone(&policy));
+            if settled.network().revision != policy.network().revision {
+                self.has_changed.store(true, Ordering::Relaxed);
+            }
+        }
+        policy
     }
 
     /// Returns the last policy, for calls that are too frequent to check for changes.
     fn last_policy(&self) -> Option<Current<'_>> {
         let first = self.first_policy()?;
-        if self.has_other.load(Ordering::Relaxed)
-            && let Some(fresh) = &*self.now.lock()
-        {
-            return Some(Current::Fresh(Arc::clone(&fresh.policy)));
+        if let Some(settled) = self.settled(first) {
+            return Some(Current::Fixed(settled));
         }
-        Some(Current::Fixed(first))
+        match &*self.now.lock() {
+            Some(fresh) => Some(Current::Fresh(Arc::clone(&fresh.policy))),
+            None => Some(Current::Fixed(first)),
+        }
     }
 
     /// Largest packet to `ip`, as far as is known here.
