@@ -20,7 +20,7 @@ pub use slipstack_netctl as net;
 use slipstack_netctl::NetworkState;
 use slipstack_terms::Transport;
 
-pub use left_file::LeftFile;
+pub use left_file::{LeftFile, UNSENT_MAX};
 pub use report::{
     DeviceReport, EngineReport, InstanceReport, InterfaceReport, PortReport, ProgramReport,
     SocketReport, StatusReport, WhyReport,

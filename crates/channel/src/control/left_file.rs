@@ -8,6 +8,9 @@
 //!     received bytes
 //! ```
 
+/// Most bytes in the send ring of a connection that another process goes on with.
+pub const UNSENT_MAX: usize = 32 << 10;
+
 /// A connection that a killed process has left. The last part are received bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftFile {

@@ -7,7 +7,7 @@
 
 use slipstack_channel::control::LeftFile;
 use slipstack_channel::{FlowEntry, LeftConnection, Opened};
-use slipstack_device::Flow;
+use slipstack_device::{Flow, Transport};
 use slipstack_engine::carried_head;
 use slipstack_mem::Region;
 use slipstack_stack::{ConnectionImage, ConnectionOrigin, Progress};
@@ -64,7 +64,12 @@ impl Net {
 
     /// Segments of a connection that waits for a process which uses it are not answered meanwhile.
     pub fn expect_user(&mut self, entry: &FlowEntry, now: u64) {
-        self.note_moving(entry.local.port(), now);
+        let flow = Flow {
+            proto: Transport::Tcp,
+            local: entry.local,
+            remote: entry.remote,
+        };
+        self.effects.strays.note_awaited(flow, now);
     }
 
     /// Returns a connection of a killed program for another process that uses it, which has

@@ -99,6 +99,7 @@ impl NetEffects {
         if is_syn {
             return self.judge_request(flow, (link, segment), (route, is_moving), coming);
         }
+        let is_moving = is_moving || self.strays.is_awaited(flow, now);
         // An exception that outlives its flow sends the next one of the same two ends here.
         let is_ours = !coming.is_astray && route == 0;
         if is_ours && !is_moving {

@@ -26,6 +26,8 @@ const SEARCHES_MAX: usize = 4096;
 const SLOTS: u16 = SlotSet::BITS as u16;
 /// Time for which a port counts as changing hands after a listener has left it.
 const MOVING_NS: u64 = 2_000_000_000;
+/// Time for which segments of a killed program's connection wait: longer than the connection does.
+const AWAITED_NS: u64 = 3_000_000_000;
 /// Segments that wait at most; a further one is dropped.
 const HELD_MAX: usize = 4096;
 /// The first wait of a segment; each further one is twice as long, so that a segment comes to its
@@ -80,6 +82,8 @@ pub(super) struct Strays {
     flows: HashMap<Flow, u64>,
     /// Ports that change hands, and until when.
     moving: HashMap<u16, u64>,
+    /// Connections of killed programs that may go on elsewhere, and until when they are awaited.
+    awaited: HashMap<Flow, u64>,
     held: VecDeque<WaitingSegment>,
     pub(super) counts: Counts,
 }
@@ -169,6 +173,16 @@ impl Strays {
 
     pub(super) fn is_moving(&self, port: u16, now: u64) -> bool {
         self.moving.get(&port).is_some_and(|until| now < *until)
+    }
+
+    /// Notes that a connection waits for a process that may go on with it.
+    pub(super) fn note_awaited(&mut self, flow: Flow, now: u64) {
+        self.awaited.retain(|_, until| *until > now);
+        self.awaited.insert(flow, now + AWAITED_NS);
+    }
+
+    pub(super) fn is_awaited(&self, flow: &Flow, now: u64) -> bool {
+        self.awaited.get(flow).is_some_and(|until| now < *until)
     }
 
     /// Lets a segment wait; `waits` is how often it has.
@@ -362,6 +376,15 @@ mod tests {
         strays.note_moving(80, 5);
         assert!(strays.is_moving(80, 5) && !strays.is_moving(81, 5));
         assert!(!strays.is_moving(80, 5 + MOVING_NS));
+    }
+
+    #[test]
+    fn a_connection_is_awaited_without_its_port() {
+        let mut strays = Strays::default();
+        let flow = flow(1);
+        strays.note_awaited(flow, 5);
+        assert!(strays.is_awaited(&flow, 5) && !strays.is_moving(flow.local.port(), 5));
+        assert!(!strays.is_awaited(&flow, 5 + AWAITED_NS));
     }
 
     #[test]

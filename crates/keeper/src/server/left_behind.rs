@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use slipstack_channel::control::{LeftFile, Refusal, Reply, text_file};
+use slipstack_channel::control::{LeftFile, Refusal, Reply, UNSENT_MAX, text_file};
 use slipstack_device::{Flow, Transport};
 use slipstack_mem::process::explained;
 use tracing::info;
@@ -38,6 +38,12 @@ impl Server {
             };
         };
         if is_question {
+            if self.lent.unsent(at) > UNSENT_MAX {
+                return refuse(
+                    Refusal::Unknown,
+                    "the connection has too many bytes to send",
+                );
+            }
             let loan = self.lent.loan(at).unwrap_or_default();
             let told = LeftFile {
                 taken: loan.taken,
@@ -63,7 +69,18 @@ impl Server {
 
     /// Ends connections that nobody has asked for.
     pub(super) fn end_lent(&mut self, now: u64) {
-        for lent in self.lent.take_over_due(now) {
+        let due = self.lent.take_over_due(now);
+        self.end_those(due, now);
+    }
+
+    /// Ends all that wait: another process becomes the keeper.
+    pub(super) fn end_all_lent(&mut self) {
+        let all = self.lent.take_all();
+        self.end_those(all, slipstack_mem::now_ns());
+    }
+
+    fn end_those(&mut self, those: Vec<Lent>, now: u64) {
+        for lent in those {
             let flow = lent.flow();
             let Lent {
                 entry,
@@ -75,7 +92,14 @@ impl Server {
             match self.net.adopt_killed((&entry, left), &region, key, now) {
                 Some(_) => {
                     self.tally.handovers += 1;
+                    // It has forgotten the region with its program.
+                    if let Some(standby) = &self.standby {
+                        standby.note_region(key, &region);
+                    }
                     self.keep_handover(key, region);
+                    if let Some(standby) = &self.standby {
+                        standby.note_forget(key);
+                    }
                 }
                 None => {
                     self.tally.resets += 1;

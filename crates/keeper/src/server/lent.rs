@@ -84,9 +84,19 @@ impl AllLent {
         self.waiting.get(at).map(|(_, lent)| lent.left.loan)
     }
 
+    /// Number of bytes of its ring that the peer has not acknowledged.
+    pub(super) fn unsent(&self, at: usize) -> usize {
+        let lent = self.waiting.get(at).map(|(_, lent)| lent);
+        lent.map_or(0, |lent| lent.left.unsent.to_vec(&lent.region).len())
+    }
+
     /// Takes the one at that place.
     pub(super) fn take(&mut self, at: usize) -> Lent {
         self.waiting.swap_remove(at).1
+    }
+
+    pub(super) fn take_all(&mut self) -> Vec<Lent> {
+        self.waiting.drain(..).map(|(_, lent)| lent).collect()
     }
 
     /// Takes those that wait no longer, if it is time to look.

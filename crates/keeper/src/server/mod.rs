@@ -290,6 +290,7 @@ impl Server {
             }
             self.on_time(now_ns());
             if ready.asked_to_end && self.on_end_signal() {
+                self.end_all_lent();
                 return (self.into_standby(), Ended::HandedOver);
             }
             if self.may_finish(now_ns()) {

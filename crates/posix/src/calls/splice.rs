@@ -92,7 +92,10 @@ impl Process {
         match socket.decided() {
             Some(Decided::Stream(stream)) => self.drain(pipe, (&socket, stream), asked, is_short),
             Some(Decided::Foreign(it)) if socket.kind == Kind::Stream => {
-                Err(self.borrow(&socket, it, ReadRequest::None))
+                match self.borrow_to_write(&socket, it) {
+                    Some(divert) => Err(divert),
+                    None => self.splice_in(asked),
+                }
             }
             Some(Decided::Dgram(_) | Decided::Foreign(_)) => {
                 let mut buffer = vec![0; asked.len.min(CHUNK)];

@@ -85,11 +85,12 @@ impl Process {
         for socket in &fork.shared {
             fork.names.push(names_of(&self.ids, socket));
             // Before another thread can close it in the parent.
-            // Of one that is lent already, its steward says who uses it.
-            if !socket.lent.is_lent()
-                && let Some(Decided::Stream(stream)) = socket.decided()
-            {
-                stream.set_loan(Loan::to(0, 0));
+            if let Some(Decided::Stream(stream)) = socket.decided() {
+                // Where several may use it the steward says later who does.
+                stream.set_loan(match socket.lent.is_lent() {
+                    false => Loan::to(0, 0),
+                    true => Loan::to(0, 0).unsure(),
+                });
             }
             socket.lent.add();
         }

@@ -26,6 +26,9 @@ const CLOSING: Duration = Duration::from_millis(20);
 /// Looks of the keeper for an owner that has ended, and their distance.
 const LOOKS: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(1);
+/// Most bytes that are sent again: with those in the ring (UNSENT_MAX of the channel) the
+/// connection's buffer has room for them.
+const LOST_MAX: usize = 32 << 10;
 
 impl Process {
     /// Goes on with a connection whose owner was killed. Returns whether it is here.
@@ -47,6 +50,10 @@ impl Process {
     ) -> bool {
         // A confined process (seccomp) may not make the system call that shows the end.
         if socket.kind != Kind::Stream || it.is_sent() || !it.awaits_end() || self.is_kept_out() {
+            return false;
+        }
+        // Bytes that another thread reads or writes at this moment would be counted wrongly.
+        if it.is_left_to_others() || !it.turns.is_users_alone(self.kernel.thread()) {
             return false;
         }
         let has_ended = it
@@ -74,6 +81,7 @@ impl Process {
         };
         let told = await_end_of_owner(|| take(true));
         let Some(lost) = told.and_then(|told| lost_bytes(socket, it, &told)) else {
+            it.leave_to_others();
             return false;
         };
         let come = |here: (&Arc<Attachment>, SockId)| match take(false) {
@@ -135,7 +143,8 @@ fn lost_bytes(socket: &Description, it: &Borrowed, told: &LeftFile) -> Option<Ve
     }
     let has_none = || !told.is_taking && !was_unread(socket);
     let lost = it.sent.after(told.taken);
-    lost.or_else(|| has_none().then(Vec::new))
+    let lost = lost.or_else(|| has_none().then(Vec::new))?;
+    (lost.len() <= LOST_MAX).then_some(lost)
 }
 
 /// Whether the owner has ended with bytes of this process unread.
@@ -145,7 +154,9 @@ fn was_unread(socket: &Description) -> bool {
     };
     let mut fds = [PollFd::from_borrowed_fd(number.as_fd(), PollFlags::empty())];
     let found = rustix::event::poll(&mut fds, Some(&Timespec::default()));
-    found.is_err() || fds[0].revents().contains(PollFlags::ERR)
+    // Until it has hung up the owner's end is not closed, and what that will find is not known.
+    let events = fds[0].revents();
+    found.is_err() || !events.contains(PollFlags::HUP) || events.contains(PollFlags::ERR)
 }
 
 /// Takes the bytes that the owner has passed on and the program has not read.

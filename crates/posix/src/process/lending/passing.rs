@@ -85,6 +85,7 @@ impl Process {
             Some(Decided::Foreign(it)) => {
                 // From now on another program has the pair too, which may not be heard.
                 it.turns.never_ask();
+                it.sent.lose();
                 if self.hold_borrowed(&socket, it, UserKind::WithLibrary) {
                     it.pass(reads);
                 }

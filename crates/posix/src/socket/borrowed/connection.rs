@@ -45,6 +45,8 @@ pub(crate) struct Borrowed {
     pub(crate) kernel_part: Lock<Option<Descriptor>>,
     pub(crate) turns: Turns,
     pub(crate) sent: Sent,
+    /// The owner was killed, and the connection cannot come here.
+    is_left_to_others: AtomicBool,
     /// Taken while the connection may be coming here, and while a thread begins a call on it.
     pub(crate) coming: Lock<()>,
 }
@@ -72,6 +74,7 @@ impl Borrowed {
             kernel_part: Lock::default(),
             turns: Turns::default(),
             sent: Sent::default(),
+            is_left_to_others: AtomicBool::new(false),
             coming: Lock::default(),
         }
     }
@@ -112,6 +115,15 @@ impl Borrowed {
         self.is_sent() && self.control().is_some() && !self.has_options.swap(true, Ordering::AcqRel)
     }
 
+    pub(crate) fn is_left_to_others(&self) -> bool {
+        self.is_left_to_others.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the owner was killed and that the connection cannot come here.
+    pub(crate) fn leave_to_others(&self) {
+        self.is_left_to_others.store(true, Ordering::Relaxed);
+    }
+
     /// Whether it has come in a message.
     pub(crate) fn is_sent(&self) -> bool {
         self.pair.is_some()
@@ -137,6 +149,7 @@ impl Borrowed {
             kernel_part: Lock::new(self.kernel_part.try_lock().and_then(|it| *it)),
             turns: Turns::default(),
             sent: Sent::default(),
+            is_left_to_others: AtomicBool::new(false),
             coming: Lock::default(),
         }
     }
