@@ -14,15 +14,16 @@ PORT = 7300
 LOADS = 1.5
 
 
-def loading(world, how):
-    started = world.stack(*world.program("loading.py"), PORT, LOADS, how)
+def loading(world, how, seconds=LOADS):
+    started = world.stack(*world.program("loading.py"), PORT, seconds, how)
     until(lambda: "listens" in started.output(), 10, "it listens")
     return started
 
 
-def connected(world, stack, count):
+def connected(world, stack, count, address=None, port=PORT):
     began = time.monotonic()
-    socks = [stack.enter_context(world.connect(PORT, 10)) for _ in range(count)]
+    clients = (world.connect(port, 10, address) for _ in range(count))
+    socks = [stack.enter_context(client) for client in clients]
     assert time.monotonic() - began < 0.8, "they connect while it loads"
     return socks
 
@@ -54,6 +55,24 @@ def clients_of_a_server_that_loads_connect_at_once(world):
             are_answered(connected(world, stack, 8))
         end(started)
         started.wait(5)
+
+
+@test
+def a_socket_for_each_family_gets_its_own_clients(world):
+    world.use_ipv6()
+    started = loading(world, "both", 0.4)
+    with contextlib.ExitStack() as stack:
+        socks = connected(world, stack, 2) + connected(world, stack, 2, world.STACK6)
+        others = [
+            *connected(world, stack, 1, port=PORT + 1),
+            *connected(world, stack, 1, world.STACK6, PORT + 1),
+        ]
+        until(lambda: "serves IPv4" in started.output(), 10, "it serves IPv4")
+        socks += connected(world, stack, 1, world.STACK6)
+        are_answered(socks)
+        are_answered(others[:1])
+        assert is_reset(others[1], 4)
+    end(started)
 
 
 @test

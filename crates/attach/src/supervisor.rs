@@ -8,7 +8,7 @@ use slipstack_channel::control::net::{FilterReceived, NetworkState};
 use slipstack_channel::control::{ChooserState, Refusal, Reply, Request, TimeWaitEntry, text_file};
 use slipstack_channel::{SocketError, Transport};
 use slipstack_engine::supervisor::Supervisor;
-use slipstack_engine::{Asked, NeighbourTable, PortAuthority, Renewed};
+use slipstack_engine::{Asked, NeighbourTable, PortAuthority, PortClaim, Renewed};
 use slipstack_keeper::Neighbours;
 
 use crate::assembly::reopened;
@@ -64,18 +64,14 @@ impl PortAuthority for Keeper {
         reopened((lease, fds), ports)
     }
 
-    fn listen_on(
-        &self,
-        (addr, link): (SocketAddr, u16),
-        transport: Transport,
-        is_reuse_port: bool,
-    ) -> Result<(), SocketError> {
+    fn listen_on(&self, claim: &PortClaim, transport: Transport) -> Result<(), SocketError> {
         let request = Request::ListenOn {
             protocol: transport,
-            address: addr.ip(),
-            port: addr.port(),
-            is_reuse_port,
-            link,
+            address: claim.addr.ip(),
+            port: claim.addr.port(),
+            is_v6_only: claim.is_v6_only,
+            is_reuse_port: claim.is_reuse_port,
+            link: claim.link,
         };
         match self.link.ask(&request, &[]) {
             Ok(_) => Ok(()),

@@ -31,7 +31,7 @@ pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitEntry};
 pub use viewer::{Viewer, of_another_user};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 18;
+pub const CONTROL_VERSION: u32 = 19;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -77,6 +77,8 @@ pub enum Request {
         protocol: Transport,
         address: IpAddr,
         port: u16,
+        /// [::] does not take IPv4 in.
+        is_v6_only: bool,
         is_reuse_port: bool,
         /// The link that the socket is bound to, its number plus one; 0 = any.
         link: u16,

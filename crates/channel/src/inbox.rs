@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use crate::passing::{Passed, PassingHead};
 
 /// Version of the header and of every body; a reader takes no other.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Length of the header.
 pub const INBOX_HEADER_LEN: usize = 8;
 /// Length of the prefix of a stray frame: the header, and the frame's link.
@@ -242,6 +242,7 @@ mod tests {
     fn head() -> PassingHead {
         PassingHead {
             hops: 3,
+            link: 0x0102,
             tag: 0x0102_0304_0506_0708,
             local: "10.0.0.1:80".parse().unwrap(),
             remote: "[2001:db8::1]:4711".parse().unwrap(),

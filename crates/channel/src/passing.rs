@@ -5,7 +5,7 @@
 //! send it on without understanding the rest.
 //!
 //! ```text
-//! 0   kind (u8), hops (u8), 6 bytes of 0
+//! 0   kind (u8), hops (u8), link (u16), 4 bytes of 0
 //! 8   tag: which messages belong together (u64)
 //! 16  local and remote address (16 bytes each, IPv4 mapped), local and remote port
 //! 52  a half-open connection's image; or length of the received bytes (u32), whether a FIN
@@ -16,6 +16,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 
 const KIND_AT: usize = 0;
 const HOPS_AT: usize = 1;
+const LINK_AT: usize = 2;
 const TAG_AT: usize = 8;
 const FLOW_AT: usize = 16;
 const BODY_AT: usize = 52;
@@ -43,6 +44,8 @@ pub enum Passed<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassingHead {
     pub hops: u8,
+    /// The link that its listener is bound to, its number plus one; 0 = any.
+    pub link: u16,
     pub tag: u64,
     pub local: SocketAddr,
     pub remote: SocketAddr,
@@ -55,7 +58,8 @@ pub(crate) fn write(head: &PassingHead, passed: Passed<'_>) -> Vec<u8> {
         Passed::Open { .. } => 2,
         Passed::Bytes(_) => 3,
     };
-    let mut out = vec![kind, head.hops, 0, 0, 0, 0, 0, 0];
+    let [low, high] = head.link.to_le_bytes();
+    let mut out = vec![kind, head.hops, low, high, 0, 0, 0, 0];
     out.extend_from_slice(&head.tag.to_le_bytes());
     for addr in [head.local, head.remote] {
         let ip = match addr {
@@ -85,14 +89,15 @@ pub(crate) fn write(head: &PassingHead, passed: Passed<'_>) -> Vec<u8> {
 /// Parses a body; returns `None` if it is invalid.
 pub(crate) fn read(frame: &[u8]) -> Option<(PassingHead, Passed<'_>)> {
     let body = frame.get(BODY_AT..)?;
-    let port = |at: usize| Some(u16::from_le_bytes(frame.get(at..at + 2)?.try_into().ok()?));
+    let word = |at: usize| Some(u16::from_le_bytes(frame.get(at..at + 2)?.try_into().ok()?));
     let addr = |at: usize, port_at: usize| {
         let octets: [u8; 16] = frame.get(at..at + 16)?.try_into().ok()?;
         let ip = Ipv6Addr::from(octets).to_canonical();
-        Some(SocketAddr::new(ip, port(port_at)?))
+        Some(SocketAddr::new(ip, word(port_at)?))
     };
     let head = PassingHead {
         hops: frame[HOPS_AT],
+        link: word(LINK_AT)?,
         tag: u64::from_le_bytes(frame[TAG_AT..FLOW_AT].try_into().ok()?),
         local: addr(FLOW_AT, BODY_AT - 4)?,
         remote: addr(FLOW_AT + 16, BODY_AT - 2)?,

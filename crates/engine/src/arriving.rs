@@ -1,7 +1,8 @@
 //! Connections on their way between engines, in messages through the inboxes.
 //!
 //! One that no longer finds its listener goes on to the engine that the steering table names by
-//! then, or else to the keeper, which keeps connections while a program still means to listen.
+//! then, or else to the keeper, which knows the engines that listen at the connection's address and
+//! keeps it while a program still means to listen there.
 
 use std::net::SocketAddr;
 
@@ -15,9 +16,12 @@ use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::owners::Owner;
 use crate::partial::{BYTES_MAX, Partial};
+use crate::yielding::Listening;
 
 /// Connections whose messages are incomplete; beyond this limit those of dead senders are dropped.
 const ARRIVING_MAX: usize = 256;
+/// The keeper's inbox.
+const KEEPER: usize = 0;
 /// Bits of a message's tag below the number of the slot that it comes from; the keeper's is 0.
 const SLOT_SHIFT: u32 = 48;
 
@@ -30,7 +34,8 @@ impl Engine {
         state: State,
         bytes: &[u8],
     ) -> bool {
-        if self.find_taker(ends).is_none() {
+        let taker = self.find_taker(ends);
+        if taker.is_none() {
             return false;
         }
         let Some(image) = self.stack.tcp_detach(conn) else {
@@ -45,7 +50,7 @@ impl Engine {
             bytes: bytes.to_vec(),
             len: bytes.len(),
         };
-        self.send_on(ends, &partial)
+        self.send_on(taker, ends, &partial)
     }
 
     /// Returns the slot whose inbox the connection goes to, or `None` if no other engine may take
@@ -61,23 +66,46 @@ impl Engine {
         (slot != interconnect.own_slot()).then_some(usize::from(slot))
     }
 
-    fn next_head(&mut self, ends: (SocketAddr, SocketAddr), hops: u8) -> Option<PassingHead> {
+    fn next_head(
+        &mut self,
+        ends: (SocketAddr, SocketAddr),
+        link: u16,
+        hops: u8,
+    ) -> Option<PassingHead> {
         let interconnect = self.env.local.interconnect.as_ref()?;
         self.arriving.next_tag += 1;
         Some(PassingHead {
             hops,
+            link,
             tag: u64::from(interconnect.own_slot()) << SLOT_SHIFT | self.arriving.next_tag,
             local: ends.0,
             remote: ends.1,
         })
     }
 
-    /// Sends the messages of a connection. Returns `false` if no engine can take it.
-    fn send_on(&mut self, ends: (SocketAddr, SocketAddr), partial: &Partial) -> bool {
-        let Some(slot) = self.find_taker(ends) else {
+    /// The engine to which a connection goes whose listener is not here: [`Engine::find_taker`], or
+    /// the keeper, if steering names this one although it does not listen at the address.
+    fn find_next(&self, ends: (SocketAddr, SocketAddr), link: u16) -> Option<usize> {
+        let local = ends.0;
+        let takes = |it: Listening| it.bound.span().takes(local.ip()) && it.bound.link == link;
+        let has_listener = self.env.listeners_on(local.port()).any(takes);
+        let has_keeper = self.env.local.interconnect.is_some();
+        let keeper = (has_keeper && !has_listener).then_some(KEEPER);
+        self.find_taker(ends).or(keeper)
+    }
+
+    /// Sends the messages of a connection to an engine, or to the keeper. Returns `false` if there
+    /// is none.
+    fn send_on(
+        &mut self,
+        slot: Option<usize>,
+        ends: (SocketAddr, SocketAddr),
+        partial: &Partial,
+    ) -> bool {
+        let Some(slot) = slot else {
             return false;
         };
-        let Some(head) = self.next_head(ends, partial.hops) else {
+        let Some(head) = self.next_head(ends, partial.image.link(), partial.hops) else {
             return false;
         };
         let image = partial.image.to_bytes();
@@ -97,10 +125,10 @@ impl Engine {
 
     /// Sends a handshake in progress to the engine that may complete it. If there is none, a
     /// listener of this engine does, although it yields.
-    pub(crate) fn send_half_open(&mut self, image: &HalfOpenImage, hops: u8) {
+    pub(crate) fn send_half_open(&mut self, image: &HalfOpenImage, link: u16, hops: u8) {
         if let Some(ends) = image.endpoints()
-            && let Some(slot) = self.find_taker(ends)
-            && let Some(head) = self.next_head(ends, hops)
+            && let Some(slot) = self.find_next(ends, link)
+            && let Some(head) = self.next_head(ends, link, hops)
         {
             let image = image.to_bytes();
             let message = InboxMessage::Passing(head, Passed::HalfOpen(&image));
@@ -127,7 +155,7 @@ impl Engine {
         match passed {
             Passed::HalfOpen(image) => {
                 if let Ok(image) = image.try_into() {
-                    self.take_half_open(now, &HalfOpenImage::from_bytes(image), head.hops);
+                    self.take_half_open(now, &HalfOpenImage::from_bytes(image), head);
                 }
                 return;
             }
@@ -177,10 +205,12 @@ impl Engine {
         self.arriving.partial.insert(head.tag, partial);
     }
 
-    fn take_half_open(&mut self, now: Instant, image: &HalfOpenImage, hops: u8) {
+    fn take_half_open(&mut self, now: Instant, image: &HalfOpenImage, head: &PassingHead) {
         match self.stack.tcp_adopt_half_open(now, image) {
             Ok(()) => self.env.counters.half_open_in += 1,
-            Err(SocketError::UnknownId) if hops < HOPS_MAX => self.send_half_open(image, hops + 1),
+            Err(SocketError::UnknownId) if head.hops < HOPS_MAX => {
+                self.send_half_open(image, head.link, head.hops + 1);
+            }
             Err(_) => self.env.counters.half_open_refused += 1,
         }
     }
@@ -192,7 +222,8 @@ impl Engine {
             && self.find_listener(ends.0, partial.image.link()).is_none()
         {
             partial.hops += 1;
-            if self.send_on(ends, &partial) {
+            let next = self.find_next(ends, partial.image.link());
+            if self.send_on(next, ends, &partial) {
                 return;
             }
         }

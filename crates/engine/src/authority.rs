@@ -19,23 +19,28 @@ pub struct Asked {
 /// Opens a device under descriptor numbers as near to these as there are.
 pub type Renewed = Box<dyn FnOnce(&[RawFd]) -> Option<Box<dyn Device>>>;
 
+/// The address at which a socket takes its port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortClaim {
+    pub addr: SocketAddr,
+    /// The number in [`slipstack_stack::PortHold::link`].
+    pub link: u16,
+    /// [::] does not take IPv4 in.
+    pub is_v6_only: bool,
+    pub is_reuse_port: bool,
+}
+
 /// Hands out ports and steers their frames to this engine's slot. Calls are rare and may block
 /// for a round trip to the keeper.
 pub trait PortAuthority: Send {
     /// One more block of outgoing ports, inclusive.
     fn lease_ports(&self) -> Option<(u16, u16)>;
 
-    /// Requests the frames to this port. The number beside the address is that of
-    /// [`slipstack_stack::PortHold::link`].
+    /// Requests the frames to this port.
     ///
     /// # Errors
     /// Another client has the port, or there is no keeper.
-    fn listen_on(
-        &self,
-        at: (SocketAddr, u16),
-        transport: Transport,
-        is_reuse_port: bool,
-    ) -> Result<(), SocketError>;
+    fn listen_on(&self, claim: &PortClaim, transport: Transport) -> Result<(), SocketError>;
 
     /// Frames to this port go to other engines that serve it (or no longer so). `false`: there are
     /// none, everything stays as it is.

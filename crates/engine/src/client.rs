@@ -12,6 +12,7 @@ use slipstack_mem::Doorbell;
 use slipstack_stack::{ConnId, Instant, ListenerId, PortHold, SocketOptions, UdpId};
 
 use crate::accept_queue::AcceptQueue;
+use crate::authority::PortClaim;
 
 /// A client's place in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,6 +81,15 @@ impl Bound {
             ip: self.addr.ip(),
             is_v6_only: self.is_v6_only,
             link: self.link,
+        }
+    }
+
+    pub(crate) fn claim(&self, is_reuse_port: bool) -> PortClaim {
+        PortClaim {
+            addr: self.addr,
+            link: self.link,
+            is_v6_only: self.is_v6_only,
+            is_reuse_port,
         }
     }
 

@@ -48,7 +48,7 @@ mod time_wait;
 mod views;
 mod yielding;
 
-pub use authority::{Asked, NeighbourTable, PortAuthority, Renewed};
+pub use authority::{Asked, NeighbourTable, PortAuthority, PortClaim, Renewed};
 pub use carrying::carried_head;
 pub use client::ClientId;
 pub use detach::Handover;

@@ -105,10 +105,10 @@ impl Engine {
     }
 
     /// Handshakes that the peers of a closed listener are about to complete.
-    pub(crate) fn pass_half_open(&mut self, now: Instant, images: Vec<HalfOpenImage>) {
+    pub(crate) fn pass_half_open(&mut self, now: Instant, images: Vec<HalfOpenImage>, link: u16) {
         for image in images {
             if self.stack.tcp_adopt_half_open(now, &image).is_err() {
-                self.send_half_open(&image, 0);
+                self.send_half_open(&image, link, 0);
             }
         }
     }

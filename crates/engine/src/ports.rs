@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use slipstack_channel::{SocketError, Transport};
 use slipstack_stack::{ConnId, Instant, PortHold, PortRange, SocketOptions, UdpId, UdpOptions};
 
+use crate::authority::PortClaim;
 use crate::client::Bound;
 use crate::effects::Fx;
 use crate::engine::Engine;
@@ -81,8 +82,13 @@ impl Engine {
     ) -> Result<ConnId, SocketError> {
         for port in self.single_ports(options.port_range) {
             let addr = SocketAddr::new(from, port);
-            let Ok(is_announced) = self.announce(Transport::Tcp, (addr, options.link), true, false)
-            else {
+            let claim = PortClaim {
+                addr,
+                link: options.link,
+                is_v6_only: false,
+                is_reuse_port: true,
+            };
+            let Ok(is_announced) = self.announce(Transport::Tcp, &claim, false) else {
                 continue;
             };
             let mut fx = Fx::new(&mut self.env, &mut *self.device);
@@ -147,12 +153,13 @@ impl Engine {
         let bound = self.stack.udp_bind(addr, options.clone());
         let id = bound?;
         let local = self.stack.udp_local(id).unwrap_or(addr);
-        match self.announce(
-            Transport::Udp,
-            (local, options.socket.link),
-            options.is_shared,
-            false,
-        ) {
+        let claim = PortClaim {
+            addr: local,
+            link: options.socket.link,
+            is_v6_only: options.is_v6_only,
+            is_reuse_port: options.is_shared,
+        };
+        match self.announce(Transport::Udp, &claim, false) {
             Ok(is_announced) => Ok((id, is_announced)),
             Err(refusal) => {
                 let _ = self.stack.udp_close(id);

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use slipstack_channel::{CloseMode, Limits, Reply, SocketError, State, Transport};
 use slipstack_stack::{ConnId, Instant, ListenOptions, PortHold, PortRange};
 
+use crate::authority::PortClaim;
 use crate::client::{Bound, Role, Socket, step_for};
 use crate::commands::Answer;
 use crate::effects::Fx;
@@ -71,17 +72,16 @@ impl Engine {
     pub(crate) fn announce(
         &mut self,
         transport: Transport,
-        (addr, link): (SocketAddr, u16),
-        is_shared: bool,
+        claim: &PortClaim,
         is_listening: bool,
     ) -> Result<bool, SocketError> {
         let Some(ports) = &self.ports else {
             return Ok(false);
         };
-        if !is_listening && self.is_leased(addr.port()) {
+        if !is_listening && self.is_leased(claim.addr.port()) {
             return Ok(false);
         }
-        ports.listen_on((addr, link), transport, is_shared)?;
+        ports.listen_on(claim, transport)?;
         Ok(true)
     }
 
@@ -143,7 +143,7 @@ impl Engine {
                 return Err(error);
             }
         };
-        match self.announce(Transport::Tcp, (bound.addr, bound.link), shared, true) {
+        match self.announce(Transport::Tcp, &bound.claim(shared), true) {
             Ok(is_announced) => bound.is_announced = is_announced,
             Err(refusal) => {
                 self.stack.tcp_unlisten(id).ok();
@@ -185,7 +185,8 @@ impl Engine {
         let half_open = self.stack.tcp_detach_half_open(id);
         self.env.listeners.remove(id.index, id.generation);
         self.stack.tcp_unlisten(id).ok();
-        self.pass_half_open(self.env.now, half_open);
+        let link = bound.map_or(0, |bound| bound.link);
+        self.pass_half_open(self.env.now, half_open, link);
         self.pass_drained(drained);
         self.env.set_bits(owner, State::NONE, State::LISTENING);
         Ok(Reply::Done)
@@ -230,8 +231,7 @@ impl Engine {
                 bound.is_reserved = false;
             }
             if !bound.is_announced && !bound.is_picked {
-                bound.is_announced =
-                    self.announce(Transport::Tcp, (bound.addr, bound.link), true, false)?;
+                bound.is_announced = self.announce(Transport::Tcp, &bound.claim(true), false)?;
             }
         }
         if let Some(socket) = self.env.socket(owner) {

@@ -75,15 +75,17 @@ impl Engine {
             return;
         };
         socket.yields = successors;
-        let port = socket.bound().map_or(0, |bound| bound.addr.port());
+        let (port, link) = socket
+            .bound()
+            .map_or((0, 0), |bound| (bound.addr.port(), bound.link));
         self.stack.tcp_set_yielding(id, true);
         let drained = self.drain(id, port);
         let half_open = self.stack.tcp_detach_half_open(id);
         if successors == Yields::Here {
-            self.pass_half_open(self.env.now, half_open);
+            self.pass_half_open(self.env.now, half_open, link);
         } else {
             for image in half_open {
-                self.send_half_open(&image, 0);
+                self.send_half_open(&image, link, 0);
             }
         }
         self.pass_drained(drained);

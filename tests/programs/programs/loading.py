@@ -6,6 +6,8 @@ HOW: accept   the process itself, with a thread for each connection
               with what the connection has of them
      fork     two children that it forks after loading
      exec     the program that it becomes after loading
+     both     the process, at a socket for each family: at the one for IPv6 only after it has loaded
+              once more. On the next port it then closes the one for IPv6
      close    nobody: it closes its listener"""
 
 import os
@@ -22,6 +24,8 @@ def main():
     port, seconds, how = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
     if how == "inherited":
         return serve(socket.socket(fileno=port), "accept")
+    if how == "both":
+        return serve_both(port, seconds)
     listener = socket.create_server(("0.0.0.0", port), backlog=8)
     if how == "nodelay":
         listener.setsockopt(*NAGLE, 1)
@@ -38,6 +42,22 @@ def main():
     if how == "fork" and not os.fork():
         pass
     serve(listener, how)
+
+
+def serve_both(port, seconds):
+    families = ("0.0.0.0", socket.AF_INET), ("::", socket.AF_INET6)
+    own, next_one = (
+        [socket.create_server((ip, number), family=family) for ip, family in families]
+        for number in (port, port + 1)
+    )
+    print("listens", flush=True)
+    time.sleep(seconds)
+    for listener in own[0], next_one[0]:
+        threading.Thread(target=serve, args=(listener, "accept"), daemon=True).start()
+    print("serves IPv4", flush=True)
+    time.sleep(seconds)
+    next_one[1].close()
+    serve(own[1], "accept")
 
 
 def serve(listener, how):

@@ -8,7 +8,7 @@ use slipstack_stack::StackConfig;
 use super::*;
 use slipstack_channel::{SocketError, Transport};
 
-use crate::authority::PortAuthority;
+use crate::authority::{PortAuthority, PortClaim};
 use crate::engine::Setup;
 
 /// The network it returns, whether its filter is available, and how often it was asked.
@@ -26,7 +26,7 @@ impl PortAuthority for KeeperStub {
         None
     }
 
-    fn listen_on(&self, _: (SocketAddr, u16), _: Transport, _: bool) -> Result<(), SocketError> {
+    fn listen_on(&self, _: &PortClaim, _: Transport) -> Result<(), SocketError> {
         Ok(())
     }
 

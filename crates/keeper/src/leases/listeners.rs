@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use slipstack_device::Transport;
+use slipstack_stack::Bound as Span;
 
 use super::clients::{ClientId, Family};
 
@@ -22,6 +23,9 @@ pub struct Listener {
     pub protocol: Transport,
     /// Unspecified: every address.
     pub address: IpAddr,
+    /// [::] does not take IPv4 in.
+    #[serde(default)]
+    pub is_v6_only: bool,
     pub port: u16,
     /// The link that its sockets are bound to, its number plus one; 0 = any.
     #[serde(default)]
@@ -41,6 +45,8 @@ pub struct Bound {
     pub address: IpAddr,
     pub port: u16,
     pub link: u16,
+    /// As in [`Listener`]; two claims that differ in it alone are one.
+    pub is_v6_only: bool,
 }
 
 impl Bound {
@@ -49,8 +55,20 @@ impl Bound {
             address,
             port,
             link,
+            is_v6_only: false,
         }
     }
+}
+
+/// A listener with an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Server {
+    pub slot: u16,
+    pub span: Span,
+    /// As in [`Listener`].
+    pub link: u16,
+    /// Whether new connections go there: it does not yield, and its engine runs.
+    pub is_keen: bool,
 }
 
 /// Reason why a port cannot be listened on.
@@ -91,6 +109,7 @@ impl Listeners {
         };
         if let Some(held) = self.table.iter_mut().find(same) {
             held.count = held.count.saturating_add(1);
+            held.is_v6_only &= wanted.is_v6_only;
             held.slot = wanted.slot;
             held.is_yielding = false;
             return Ok(());
@@ -129,6 +148,20 @@ impl Listeners {
         ports.sort_unstable();
         ports.dedup();
         ports
+    }
+
+    /// The listeners of TCP ports that have an engine.
+    pub fn servers(&self) -> impl Iterator<Item = (u16, Server)> + '_ {
+        let tcp = self.table.iter().filter(|l| l.protocol == Transport::Tcp);
+        tcp.filter_map(|l| {
+            let server = Server {
+                slot: l.slot?,
+                span: Span::new(l.address, l.is_v6_only),
+                link: l.link,
+                is_keen: !l.is_yielding && !self.is_stalled(l),
+            };
+            Some((l.port, server))
+        })
     }
 
     /// The slots that serve a port, ascending, each once.
@@ -271,6 +304,7 @@ mod tests {
             uid: 0,
             protocol: Transport::Tcp,
             address: Ipv4Addr::UNSPECIFIED.into(),
+            is_v6_only: false,
             port,
             link: 0,
             reuse_port: false,

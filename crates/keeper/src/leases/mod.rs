@@ -16,7 +16,7 @@ use slipstack_device::Transport;
 
 pub use clients::{CLIENTS_MAX, Client, ClientId, Clients, Family, ProcessKey};
 pub use groups::{Choice, Groups, MEMBERS_MAX};
-pub use listeners::{Bound, LISTENERS_MAX, ListenRefused, Listener, Listeners};
+pub use listeners::{Bound, LISTENERS_MAX, ListenRefused, Listener, Listeners, Server};
 pub use ports::{PortBlocks, ports_beside, system_ports};
 
 /// The keeper's own slot.
@@ -205,6 +205,7 @@ impl Leases {
             uid: client.uid,
             protocol,
             address: bound.address,
+            is_v6_only: bound.is_v6_only,
             port: bound.port,
             link: bound.link,
             reuse_port,

@@ -3,19 +3,21 @@
 //! On the kernel, connections can be made as soon as `listen` returns. A program's engine listens
 //! only when the program first waits on the socket, and the program has no engine before its first
 //! wait. Until then this stack listens in its place, and connections wait as in the socket's
-//! backlog. The engine that later serves the port gets them in the same way as those of a listener
-//! that has closed.
+//! backlog. The engine that later listens at their address gets them in the same way as those of a
+//! listener that has closed. A port may have several sockets, at different addresses or one for
+//! each family, of which engines serve some already.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use slipstack_channel::{PASSED_CHUNK, Passed, PassingHead};
 use slipstack_stack::{
-    CloseMode, ConnId, ConnectionImage, HalfOpenImage, Instant, ListenOptions, ListenerId,
+    Bound, CloseMode, ConnId, ConnectionImage, HalfOpenImage, Instant, ListenOptions, ListenerId,
     SocketOptions,
 };
 
 use super::Net;
+use super::effects::NetEffects;
 use super::flows::{find_flow, is_request};
 use super::intents::Intent;
 
@@ -34,6 +36,7 @@ struct Unattended {
     local: SocketAddr,
     /// The link that it is bound to, as `Choice::link`.
     link: u16,
+    is_v6_only: bool,
     id: ListenerId,
     /// Connections that have left the queue, and the number reported to the stack (wrapping).
     gone: u32,
@@ -44,7 +47,9 @@ struct Unattended {
 #[derive(Debug)]
 struct Waiting {
     listener: ListenerId,
-    port: u16,
+    local: SocketAddr,
+    /// As of its listener.
+    link: u16,
     /// Place in the order of arrival.
     number: u64,
     bytes: Vec<u8>,
@@ -94,10 +99,15 @@ impl Backlogs {
     }
 
     /// The beginning of the messages about a connection that this stack passes on itself.
-    pub(super) fn head(&mut self, (local, remote): (SocketAddr, SocketAddr)) -> PassingHead {
+    pub(super) fn head(
+        &mut self,
+        (local, remote): (SocketAddr, SocketAddr),
+        link: u16,
+    ) -> PassingHead {
         self.tag += 1;
         PassingHead {
             hops: 0,
+            link,
             tag: self.tag,
             local,
             remote,
@@ -108,36 +118,41 @@ impl Backlogs {
     pub(super) fn ports(&self) -> Vec<u16> {
         let listened = self.listeners.iter().map(|it| it.local.port());
         let mut ports: Vec<u16> = listened
-            .chain(self.conns.values().map(|it| it.port))
+            .chain(self.conns.values().map(|it| it.local.port()))
             .collect();
         ports.sort_unstable();
         ports.dedup();
         ports
     }
 
-    /// The connections that wait on a port, in the order of arrival.
-    fn on_port(&self, port: u16) -> Vec<ConnId> {
-        let there = self.conns.iter().filter(|(_, it)| it.port == port);
+    /// The connections on a port of which this is true, in the order of arrival.
+    fn on_port(&self, port: u16, mut is_it: impl FnMut(&Waiting) -> bool) -> Vec<ConnId> {
+        let there = self.conns.iter();
+        let there = there.filter(|(_, it)| it.local.port() == port && is_it(it));
         let mut conns: Vec<(u64, ConnId)> = there.map(|(id, it)| (it.number, *id)).collect();
         conns.sort_unstable_by_key(|(number, _)| *number);
         conns.into_iter().map(|(_, id)| id).collect()
     }
 
-    fn take_listeners(&mut self, port: u16) -> Vec<ListenerId> {
-        let mut taken = Vec::new();
-        self.listeners.retain(|it| {
-            let is_there = it.local.port() == port;
-            taken.extend(is_there.then_some(it.id));
-            !is_there
-        });
+    /// Takes out the sockets on a port of which this is true.
+    fn take_listeners(
+        &mut self,
+        port: u16,
+        mut is_it: impl FnMut(&Unattended) -> bool,
+    ) -> Vec<Unattended> {
+        let all = std::mem::take(&mut self.listeners).into_iter();
+        let (taken, left) = all.partition(|it| it.local.port() == port && is_it(it));
+        self.listeners = left;
         taken
     }
 
-    pub(super) fn on_accepted(&mut self, listener: ListenerId, conn: ConnId, port: u16) {
+    pub(super) fn on_accepted(&mut self, listener: ListenerId, conn: ConnId, local: SocketAddr) {
         self.made += 1;
+        let of = self.listeners.iter().find(|it| it.id == listener);
         let waiting = Waiting {
             listener,
-            port,
+            local,
+            link: of.map_or(0, |it| it.link),
             number: self.made,
             bytes: Vec::new(),
             upto: 0,
@@ -202,7 +217,7 @@ impl Backlogs {
 }
 
 impl Net {
-    /// Listens for sockets that a SYN was for, passes on connections whose port an engine serves,
+    /// Listens for sockets that a SYN was for, passes on connections for which an engine listens,
     /// and ends those whose socket is closed.
     pub(super) fn serve_backlogs(&mut self, now: u64) {
         for (local, intent, link) in std::mem::take(&mut self.effects.backlogs.wanted) {
@@ -223,11 +238,8 @@ impl Net {
         }
         backlogs.asked_ns = now;
         for port in backlogs.ports() {
-            if self.effects.is_served(port) {
-                self.pass_backlog(port, now);
-            } else if !self.effects.intents.has_port(port, now) {
-                self.close_backlog(port, now);
-            }
+            self.pass_backlog(port, now);
+            self.close_backlog(port, now);
         }
     }
 
@@ -238,10 +250,12 @@ impl Net {
             return;
         };
         let backlogs = &self.effects.backlogs;
-        if backlogs.listeners.iter().any(|it| it.local.port() == port)
-            && !self.effects.intents.has_port_now(port, now)
-        {
-            self.close_backlog(port, now);
+        if backlogs.listeners.iter().any(|it| it.local.port() == port) {
+            self.effects.intents.renew(now);
+            // Its connections are looked through only then, as SYNs may be many.
+            if self.close_listeners(port, now) {
+                self.close_backlog(port, now);
+            }
         }
     }
 
@@ -266,6 +280,7 @@ impl Net {
         backlogs.listeners.push(Unattended {
             local,
             link,
+            is_v6_only: intent.is_v6_only,
             id,
             gone: 0,
             announced: 0,
@@ -273,16 +288,29 @@ impl Net {
         self.effects.strays.hurry(local.port());
     }
 
-    /// Passes connections that wait here to the engine that serves the port, as far as there is
-    /// room on the way.
+    /// Passes connections that wait here to the engines that listen at their addresses, as far as
+    /// there is room on the way.
     pub(super) fn pass_backlog(&mut self, port: u16, now: u64) {
-        for id in self.effects.backlogs.take_listeners(port) {
+        if !self.effects.servers.has_port(port) {
+            return;
+        }
+        let NetEffects {
+            backlogs, servers, ..
+        } = &mut self.effects;
+        let is_served = |it: &Unattended| {
+            let span = Bound::new(it.local.ip(), it.is_v6_only);
+            servers.has(span, port, it.link)
+        };
+        for Unattended { id, link, .. } in backlogs.take_listeners(port, is_served) {
             for image in self.stack.tcp_detach_half_open(id) {
-                self.pass_half_open(&image, now);
+                self.pass_half_open(&image, link, now);
             }
             let _ = self.stack.tcp_unlisten(id);
         }
-        for conn in self.effects.backlogs.on_port(port) {
+        let NetEffects {
+            backlogs, servers, ..
+        } = &self.effects;
+        for conn in backlogs.on_port(port, |it| servers.takes(it.local, it.link)) {
             if !self.effects.parked.has_room() {
                 return;
             }
@@ -290,10 +318,10 @@ impl Net {
         }
     }
 
-    fn pass_half_open(&mut self, image: &HalfOpenImage, now: u64) {
+    fn pass_half_open(&mut self, image: &HalfOpenImage, link: u16, now: u64) {
         if let Some(ends) = image.endpoints() {
             self.note_moving(ends.0.port(), now);
-            let head = self.effects.backlogs.head(ends);
+            let head = self.effects.backlogs.head(ends, link);
             let image = image.to_bytes();
             self.effects.on_passing(&head, Passed::HalfOpen(&image));
         }
@@ -323,7 +351,8 @@ impl Net {
         };
         // Segments of its peer that come meanwhile are held for it, not answered by a reset.
         self.note_moving(ends.0.port(), now);
-        let head = self.effects.backlogs.head(ends);
+        let link = detached.image.link();
+        let head = self.effects.backlogs.head(ends, link);
         let image = detached.image.to_bytes();
         let open = Passed::Open {
             len: detached.bytes.len() as u32,
@@ -336,12 +365,32 @@ impl Net {
         }
     }
 
-    /// Ends the unaccepted connections of a socket that was closed.
-    fn close_backlog(&mut self, port: u16, now: u64) {
-        for id in self.effects.backlogs.take_listeners(port) {
-            let _ = self.stack.tcp_unlisten(id);
+    /// Closes the listeners whose sockets were closed. Returns whether there were any.
+    fn close_listeners(&mut self, port: u16, now: u64) -> bool {
+        let NetEffects {
+            backlogs, intents, ..
+        } = &mut self.effects;
+        let closed = backlogs.take_listeners(port, |it| {
+            let (ip, link) = (it.local.ip(), it.link);
+            !intents.has(port, now, |intent, on| (intent.ip, on) == (ip, link))
+        });
+        for it in &closed {
+            let _ = self.stack.tcp_unlisten(it.id);
         }
-        for conn in self.effects.backlogs.on_port(port) {
+        !closed.is_empty()
+    }
+
+    /// Ends the unaccepted connections of sockets that were closed.
+    fn close_backlog(&mut self, port: u16, now: u64) {
+        self.close_listeners(port, now);
+        let NetEffects {
+            backlogs, intents, ..
+        } = &mut self.effects;
+        let orphaned = backlogs.on_port(port, |it| {
+            let (ip, link) = (it.local.ip(), it.link);
+            !intents.has(port, now, |intent, on| intent.takes(ip) && on == link)
+        });
+        for conn in orphaned {
             self.effects.backlogs.forget(conn);
             self.effects.backlogs.reset += 1;
             let (mode, effects) = (CloseMode::Abort, &mut self.effects);
@@ -360,6 +409,10 @@ mod tests {
         generation: 1,
     };
 
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, 1], port))
+    }
+
     fn conn(index: u32) -> ConnId {
         ConnId {
             index,
@@ -370,7 +423,7 @@ mod tests {
     #[test]
     fn segments_in_any_order_are_held_up_to_the_first_gap() {
         let mut backlogs = Backlogs::default();
-        backlogs.on_accepted(LISTENER, conn(1), 80);
+        backlogs.on_accepted(LISTENER, conn(1), at(80));
         assert!(backlogs.store(conn(1), 6, b"later"));
         assert!(backlogs.store(conn(1), 0, b"first"));
         backlogs.on_received(conn(1), 5);
@@ -384,20 +437,20 @@ mod tests {
     fn connections_leave_in_the_order_in_which_they_came() {
         let mut backlogs = Backlogs::default();
         for index in [5, 3, 9, 1] {
-            backlogs.on_accepted(LISTENER, conn(index), 80);
+            backlogs.on_accepted(LISTENER, conn(index), at(80));
         }
-        backlogs.on_accepted(LISTENER, conn(7), 81);
+        backlogs.on_accepted(LISTENER, conn(7), at(81));
         backlogs.on_fin(conn(3));
-        assert_eq!(backlogs.on_port(80), [5, 3, 9, 1].map(conn));
+        assert_eq!(backlogs.on_port(80, |_| true), [5, 3, 9, 1].map(conn));
         assert_eq!(backlogs.ports(), [80, 81]);
         assert_eq!(backlogs.forget(conn(3)), Some((Vec::new(), true)));
-        assert_eq!(backlogs.on_port(80), [5, 9, 1].map(conn));
+        assert_eq!(backlogs.on_port(80, |_| true), [5, 9, 1].map(conn));
     }
 
     #[test]
     fn waiting_connections_are_bounded() {
         let mut backlogs = Backlogs::default();
-        backlogs.on_accepted(LISTENER, conn(1), 80);
+        backlogs.on_accepted(LISTENER, conn(1), at(80));
         let far = BYTES_MAX as u64;
         assert!(!backlogs.store(conn(1), far, b"x"));
         assert!(backlogs.store(conn(1), far - 1, b"x"));

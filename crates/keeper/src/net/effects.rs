@@ -23,6 +23,7 @@ use super::frame_input::FrameSource;
 use super::intents::Intents;
 use super::orphan_table::OrphanTable;
 use super::parked::Parked;
+use super::servers::Servers;
 use super::strays::Strays;
 use super::unread::Unread;
 use crate::neighbours::Neighbours;
@@ -44,6 +45,7 @@ pub(super) struct NetEffects {
     pub(super) inboxes: Inboxes,
     pub(super) strays: Strays,
     pub(super) parked: Parked,
+    pub(super) servers: Servers,
     pub(super) backlogs: Backlogs,
     pub(super) intents: Intents,
     pub(super) dgram_intents: Intents,
@@ -82,6 +84,7 @@ impl NetEffects {
             inboxes,
             strays: Strays::default(),
             parked: Parked::default(),
+            servers: Servers::default(),
             backlogs: Backlogs::default(),
             intents: Intents::new(Transport::Tcp),
             dgram_intents: Intents::new(Transport::Udp),
@@ -316,7 +319,7 @@ impl Effects for NetEffects {
                 conn,
                 local,
                 ..
-            } => self.backlogs.on_accepted(listener, conn, local.port()),
+            } => self.backlogs.on_accepted(listener, conn, local),
             Event::Received { conn, upto } => self.backlogs.on_received(conn, upto),
             Event::Fin { conn } => self.backlogs.on_fin(conn),
             _ => {}

@@ -93,9 +93,7 @@ impl Intents {
 
     /// The choice of a link that a socket has made, as [`Choice::link`].
     pub(super) fn link_of(&self, intent: &Intent) -> u16 {
-        let found = self.links.iter().find(|(_, index)| *index == intent.device);
-        let found = found.filter(|_| intent.device != 0);
-        found.map_or(0, |(link, _)| Choice::link_of(*link))
+        choice_of(&self.links, intent)
     }
 
     /// Returns whether a socket intends to receive on this port, at any address.
@@ -104,10 +102,27 @@ impl Intents {
         self.ports.contains_key(&port)
     }
 
-    /// As [`Intents::has_port`], of this moment.
-    pub(super) fn has_port_now(&mut self, port: u16, now: u64) -> bool {
+    /// Returns whether a socket on this port `is_it`, which also gets its choice of a link.
+    pub(super) fn has(
+        &mut self,
+        port: u16,
+        now: u64,
+        is_it: impl Fn(&Intent, u16) -> bool,
+    ) -> bool {
+        let links = std::mem::take(&mut self.links);
+        let of = |ports: &Ports| {
+            let mut there = ports.get(&port).into_iter().flatten();
+            there.any(|intent| is_it(intent, choice_of(&links, intent)))
+        };
+        self.refresh(now, of);
+        let has = of(&self.ports);
+        self.links = links;
+        has
+    }
+
+    /// Asks for the sockets of this moment.
+    pub(super) fn renew(&mut self, now: u64) {
         self.refresh(now, |_| false);
-        self.ports.contains_key(&port)
     }
 
     /// Returns the socket that intends to receive at this address on a link; one that is bound to
@@ -143,6 +158,12 @@ impl Intents {
             }
         }
     }
+}
+
+fn choice_of(links: &[(u16, u32)], intent: &Intent) -> u16 {
+    let found = links.iter().find(|(_, index)| *index == intent.device);
+    let found = found.filter(|_| intent.device != 0);
+    found.map_or(0, |(link, _)| Choice::link_of(*link))
 }
 
 fn request(proto: Transport, family: u8) -> Request {

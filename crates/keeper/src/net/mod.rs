@@ -16,6 +16,7 @@ mod orphans;
 mod parked;
 mod rebuilt;
 mod routers;
+mod servers;
 mod stray_search;
 mod strays;
 mod unread;
@@ -327,10 +328,8 @@ impl Net {
         }
         for port in self.effects.parked.ports_to_ask(now) {
             self.on_new_route(port, now);
-            if !self.effects.intents.has_port(port, now) {
-                for image in self.effects.parked.give_up(port) {
-                    self.refuse(&image, now);
-                }
+            for image in self.effects.give_up_parked(port, now) {
+                self.refuse(&image, now);
             }
         }
     }
@@ -359,9 +358,7 @@ impl Net {
 
     /// The tables name other engines for the port.
     pub fn on_new_route(&mut self, port: u16, now: u64) {
-        if self.effects.is_served(port) {
-            self.pass_backlog(port, now);
-        }
+        self.pass_backlog(port, now);
         self.effects.on_new_route(port);
     }
 

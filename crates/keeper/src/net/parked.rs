@@ -4,6 +4,7 @@
 //! the program still holds. They are stored as the messages in which engines sent them.
 
 use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
 
 use slipstack_channel::{InboxMessage, Passed, PassingHead};
 use slipstack_device::{Flow, Transport};
@@ -21,6 +22,8 @@ const ASK_NS: u64 = 100_000_000;
 #[derive(Debug, Default)]
 struct Messages {
     number: u64,
+    /// As in [`PassingHead`].
+    link: u16,
     queue: VecDeque<Vec<u8>>,
 }
 
@@ -54,6 +57,7 @@ impl Parked {
             self.next += 1;
             Messages {
                 number: self.next,
+                link: head.link,
                 queue: VecDeque::new(),
             }
         });
@@ -70,6 +74,10 @@ impl Parked {
 
     pub(super) fn has(&self, flow: &Flow) -> bool {
         self.flows.contains_key(flow)
+    }
+
+    pub(super) fn link_of(&self, flow: &Flow) -> u16 {
+        self.flows.get(flow).map_or(0, |messages| messages.link)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -127,10 +135,18 @@ impl Parked {
         (!self.flows.is_empty()).then_some(self.asked_ns + ASK_NS)
     }
 
-    /// Gives the open connections of a port up, to be reset. Half-open ones are simply forgotten.
-    pub(super) fn give_up(&mut self, port: u16) -> Vec<ConnectionImage> {
+    /// Gives up the connections of a port whose address `is_closed`, and
+    /// returns the open ones, to be reset. Half-open ones are simply forgotten.
+    pub(super) fn give_up(
+        &mut self,
+        port: u16,
+        mut is_closed: impl FnMut(SocketAddr, u16) -> bool,
+    ) -> Vec<ConnectionImage> {
         let mut images = Vec::new();
         for flow in self.on_port(port) {
+            if !is_closed(flow.local, self.link_of(&flow)) {
+                continue;
+            }
             let messages = self.flows.remove(&flow).unwrap_or_default().queue;
             self.messages -= messages.len();
             self.bytes -= messages.iter().map(Vec::len).sum::<usize>();
@@ -159,6 +175,7 @@ mod tests {
     fn head(port: u16) -> PassingHead {
         PassingHead {
             hops: 0,
+            link: 0,
             tag: 1,
             local: "10.0.0.1:80".parse().unwrap(),
             remote: std::net::SocketAddr::from(([10, 0, 0, 2], port)),
@@ -196,7 +213,8 @@ mod tests {
         parked.add(&head(2), Passed::HalfOpen(&[0; 80])).unwrap();
         assert_eq!(parked.ports_to_ask(ASK_NS), [80]);
         assert!(parked.ports_to_ask(ASK_NS + 1).is_empty());
-        assert_eq!(parked.give_up(80).len(), 1);
+        assert!(parked.give_up(80, |_, _| false).is_empty());
+        assert_eq!(parked.give_up(80, |_, _| true).len(), 1);
         assert_eq!((parked.len(), parked.messages, parked.bytes), (0, 0, 0));
     }
 
@@ -217,7 +235,7 @@ mod tests {
         let taken = (0..MESSAGES_MAX).take_while(|_| parked.add(&head(1), long).is_some());
         let len = InboxMessage::Passing(head(1), long).to_vec().len();
         assert_eq!(taken.count(), BYTES_MAX / len);
-        parked.give_up(80);
+        parked.give_up(80, |_, _| true);
         assert_eq!((parked.messages, parked.bytes), (0, 0));
     }
 }

@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use slipstack_channel::{InboxMessage, Passed, PassingHead};
 use slipstack_device::{Flow, Port, Steering, Transport};
 use slipstack_engine::stray_frame;
-use slipstack_stack::{DatagramIn, Ends, IpMeta, datagram_frames};
+use slipstack_stack::{ConnectionImage, DatagramIn, Ends, IpMeta, datagram_frames};
 
 use super::Net;
 use super::effects::NetEffects;
 use super::frame_input::{FrameSource, local_by};
 use super::strays::{Asked, Next};
 use super::unread::Taken;
+use crate::leases::Server;
 
 /// Offset of a segment's flags.
 const FLAGS_AT: usize = 13;
@@ -153,9 +154,11 @@ impl NetEffects {
         };
         // A process holds a listening socket: on the kernel the connection would be established.
         let intent = self.intents.find(flow.local, link, coming.now);
-        if let Some(intent) = intent.filter(|_| route == 0) {
+        if let Some(intent) = intent {
             let link = self.intents.link_of(&intent);
-            self.backlogs.want(flow.local.port(), (intent, link));
+            if route == 0 || !self.servers.takes(flow.local, link) {
+                self.backlogs.want(flow.local.port(), (intent, link));
+            }
         }
         match is_moving || intent.is_some() {
             true => Verdict::Hold(waits),
@@ -248,12 +251,6 @@ impl NetEffects {
         true
     }
 
-    /// Returns whether an engine listens on the port.
-    pub(super) fn is_served(&self, port: u16) -> bool {
-        let port = |steering: &Steering| steering.port(Transport::Tcp, port);
-        !matches!(self.steering.as_ref().map(port), None | Some(Port::Keeper))
-    }
-
     /// Returns whether several engines serve the port.
     fn is_shared(&self, flow: &Flow) -> bool {
         let port = |steering: &Steering| steering.port(flow.proto, flow.local.port());
@@ -303,13 +300,27 @@ impl NetEffects {
     }
 
     fn send_parked(&mut self, flow: &Flow) {
-        let slot = self.find_route(flow);
-        if slot != 0 {
+        let bucket = |it: &Steering| it.bucket(flow.local, flow.remote);
+        let bucket = self.steering.as_ref().map_or(0, bucket);
+        let route = self.find_route(flow);
+        let at = (flow.local, self.parked.link_of(flow));
+        if let Some(slot) = self.servers.choose(at, route, bucket) {
             let NetEffects {
                 parked, inboxes, ..
             } = self;
             parked.send(flow, |message| inboxes.post(slot, message));
         }
+    }
+
+    /// Gives up the connections that wait for a listener on a port and whose socket is closed;
+    /// returns the open ones.
+    pub(super) fn give_up_parked(&mut self, port: u16, now: u64) -> Vec<ConnectionImage> {
+        let NetEffects {
+            parked, intents, ..
+        } = self;
+        parked.give_up(port, |local, link| {
+            !intents.has(port, now, |it, on| it.takes(local.ip()) && on == link)
+        })
     }
 
     /// Handles a changed route of a port: connections and datagrams that wait for an engine may go
@@ -323,6 +334,11 @@ impl NetEffects {
 }
 
 impl Net {
+    /// Takes the listeners of all engines, each with its port.
+    pub(crate) fn set_servers(&mut self, servers: impl Iterator<Item = (u16, Server)>) {
+        self.effects.servers.set(servers);
+    }
+
     /// Ports for whose next engine something waits: [`Net::on_new_route`] and
     /// [`Net::on_new_datagram_route`] do nothing for others.
     pub fn awaiting(&self) -> impl Iterator<Item = (Transport, u16)> + '_ {

@@ -365,6 +365,8 @@ impl Server {
     /// The clients of the former keeper: they stay while their processes live, and come back when
     /// they notice.
     pub(super) fn inherit_clients(&mut self, now: u64) {
+        let listeners = &self.resources.state.leases.listeners;
+        self.net.set_servers(listeners.servers());
         let clients: Vec<(ClientId, crate::leases::ProcessKey, bool)> = self
             .resources
             .state

@@ -82,10 +82,14 @@ impl Server {
                 protocol,
                 address,
                 port,
+                is_v6_only,
                 is_reuse_port,
                 link,
             } => {
-                let bound = Bound::new(address, port, link);
+                let bound = Bound {
+                    is_v6_only,
+                    ..Bound::new(address, port, link)
+                };
                 self.on_listen(client, protocol, bound, is_reuse_port)
             }
             Request::ListenOff {
@@ -95,15 +99,7 @@ impl Server {
                 link,
             } => {
                 let bound = Bound::new(address, port, link);
-                let leases = &mut self.resources.state.leases;
-                leases.listeners.release(client, protocol, bound);
-                if protocol == Transport::Tcp {
-                    self.net.note_moving(port, now);
-                }
-                // A flow that has left its engine goes where the new listeners are.
-                self.sweep_exceptions();
-                self.steer_ports(&[PortSpan::one(protocol, port)]);
-                self.done()
+                self.on_listen_off(client, protocol, bound, now)
             }
             Request::ListenYield {
                 protocol,
@@ -136,6 +132,25 @@ impl Server {
             }
             request => self.on_group_request(client, request),
         }
+    }
+
+    fn on_listen_off(
+        &mut self,
+        client: ClientId,
+        protocol: Transport,
+        bound: Bound,
+        now: u64,
+    ) -> Answer {
+        let port = bound.port;
+        let leases = &mut self.resources.state.leases;
+        leases.listeners.release(client, protocol, bound);
+        if protocol == Transport::Tcp {
+            self.net.note_moving(port, now);
+        }
+        // A flow that has left its engine goes where the new listeners are.
+        self.sweep_exceptions();
+        self.steer_ports(&[PortSpan::one(protocol, port)]);
+        self.done()
     }
 
     /// Every change is written down before it is answered.
@@ -449,6 +464,8 @@ impl Server {
     /// Brings the steering tables in line with the leases for these ports.
     pub(super) fn steer_ports(&mut self, ranges: &[PortSpan]) {
         self.share_ports(ranges);
+        let listeners = &self.resources.state.leases.listeners;
+        self.net.set_servers(listeners.servers());
         let mut flows = self.living_flows();
         flows.sort_unstable_by_key(steer::order);
         let concerned = self.concerned_ports(&flows);

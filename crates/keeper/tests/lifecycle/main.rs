@@ -341,6 +341,7 @@ fn listen_on(port: u16) -> Request {
         protocol: slipstack_channel::Transport::Tcp,
         address: Ipv4Addr::UNSPECIFIED.into(),
         port,
+        is_v6_only: false,
         is_reuse_port: false,
         link: 0,
     }
