@@ -40,6 +40,16 @@ int main(void) {
     SAY(recv(fd, buf, 7, MSG_WAITALL));
     NOTE("%.7s", buf);
 
+    NOTE("full segments wait for nothing");
+    int more = tcp(7001);
+    static char segments[2 * 1448];
+    for (int i = 0; i < 2; i++) {
+        SAY(send(more, segments, 1448, MSG_MORE));
+        sleep_ms(60);
+    }
+    SAY(recv(more, segments, sizeof segments, MSG_DONTWAIT));
+    SAY(close(more));
+
     NOTE("sizes");
     static char big[1 << 20], back[1 << 20];
     for (size_t i = 0; i < sizeof big; i++) big[i] = i * 7;

@@ -17,6 +17,10 @@ use crate::socket::description::{Decided, Description, Kind};
 use crate::ready::bits;
 use crate::socket::{Push, Stream, StreamError};
 
+/// As many bytes fill a segment of some link (IPv6's least MTU): MSG_MORE may hold the last segment
+/// alone.
+const SEGMENT_MIN: usize = 1220;
+
 impl Process {
     /// write, writev, send, sendto, sendmsg, and each message of sendmmsg. `control`: its control
     /// messages.
@@ -112,7 +116,7 @@ impl Process {
         let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
         let sent = match stream.enqueue(bufs, push) {
             Ok(count) => {
-                if !is_more || count < asked {
+                if !is_more || count < asked || stream.queued() >= SEGMENT_MIN {
                     stream.attachment().after_push(&*self.kernel, socket.id);
                 }
                 count
