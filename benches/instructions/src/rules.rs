@@ -6,7 +6,7 @@ use slipstack_channel::control::net::{
     FilterAction, FilterEnd, FilterReceived, FilterRule, NetworkState,
 };
 use slipstack_channel::{SocketError, Transport};
-use slipstack_engine::PortAuthority;
+use slipstack_engine::{PortAuthority, PortClaim};
 
 use crate::SERVER;
 
@@ -18,7 +18,7 @@ impl PortAuthority for Authority {
         Some((32_768, 60_999))
     }
 
-    fn listen_on(&self, _: (SocketAddr, u16), _: Transport, _: bool) -> Result<(), SocketError> {
+    fn listen_on(&self, _: &PortClaim, _: Transport) -> Result<(), SocketError> {
         Ok(())
     }
 

@@ -14,8 +14,8 @@ use slipstack_apps::proxy::{Balance, Figures, Protocol, Proxy, ProxyOptions};
 use slipstack_channel::{EngineEnd, INBOX_BYTES, Inside, REGION_BYTES_MIN, SocketError, Transport};
 use slipstack_device::{Device, Steering};
 use slipstack_engine::{
-    Engine, Instant, Interconnect, NeighbourTable, NetworkState, PortAuthority, Role, Setup,
-    StackConfig,
+    Engine, Instant, Interconnect, NeighbourTable, NetworkState, PortAuthority, PortClaim, Role,
+    Setup, StackConfig,
 };
 use slipstack_keeper::{Inboxes, Neighbours};
 use slipstack_mem::Region;
@@ -79,7 +79,7 @@ impl PortAuthority for Ports {
         None
     }
 
-    fn listen_on(&self, _: (SocketAddr, u16), _: Transport, _: bool) -> Result<(), SocketError> {
+    fn listen_on(&self, _: &PortClaim, _: Transport) -> Result<(), SocketError> {
         Ok(())
     }
 
