@@ -61,7 +61,7 @@ impl Process {
                 }
                 Some(Decided::Foreign(borrowed)) => {
                     borrowed.resume();
-                    // What the child writes to the pair is not counted here.
+                    // The pair gets bytes of the child's too, which are not counted here.
                     borrowed.sent.lose();
                     if let Some(control) = borrowed.control() {
                         fork.branch_off(&control);
@@ -86,7 +86,7 @@ impl Process {
             fork.names.push(names_of(&self.ids, socket));
             // Before another thread can close it in the parent.
             if let Some(Decided::Stream(stream)) = socket.decided() {
-                // Where several may use it the steward says later who does.
+                // If several processes may use it, the steward writes later which one does.
                 stream.set_loan(match socket.lent.is_lent() {
                     false => Loan::to(0, 0),
                     true => Loan::to(0, 0).unsure(),

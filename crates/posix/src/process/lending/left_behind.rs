@@ -26,9 +26,6 @@ const CLOSING: Duration = Duration::from_millis(20);
 /// Looks of the keeper for an owner that has ended, and their distance.
 const LOOKS: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(1);
-/// Most bytes that are sent again: with those in the ring (UNSENT_MAX of the channel) the
-/// connection's buffer has room for them.
-const LOST_MAX: usize = 32 << 10;
 
 impl Process {
     /// Goes on with a connection whose owner was killed. Returns whether it is here.
@@ -143,8 +140,7 @@ fn lost_bytes(socket: &Description, it: &Borrowed, told: &LeftFile) -> Option<Ve
     }
     let has_none = || !told.is_taking && !was_unread(socket);
     let lost = it.sent.after(told.taken);
-    let lost = lost.or_else(|| has_none().then(Vec::new))?;
-    (lost.len() <= LOST_MAX).then_some(lost)
+    lost.or_else(|| has_none().then(Vec::new))
 }
 
 /// Whether the owner has ended with bytes of this process unread.
@@ -154,7 +150,7 @@ fn was_unread(socket: &Description) -> bool {
     };
     let mut fds = [PollFd::from_borrowed_fd(number.as_fd(), PollFlags::empty())];
     let found = rustix::event::poll(&mut fds, Some(&Timespec::default()));
-    // Until it has hung up the owner's end is not closed, and what that will find is not known.
+    // The owner's end is open until the pair hangs up, and may still be closed with bytes unread.
     let events = fds[0].revents();
     found.is_err() || !events.contains(PollFlags::HUP) || events.contains(PollFlags::ERR)
 }

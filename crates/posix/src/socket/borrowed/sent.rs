@@ -5,8 +5,9 @@ use std::io::IoSlice;
 
 use slipstack_mem::Lock;
 
-/// Most bytes that are kept.
-const KEPT_MAX: usize = 64 << 10;
+/// Most bytes that are kept: with those in the ring (UNSENT_MAX of the channel) the buffer of the
+/// connection that goes on has room for them.
+const KEPT_MAX: usize = 32 << 10;
 
 /// See the [module documentation](self).
 #[derive(Debug, Default)]
