@@ -256,7 +256,7 @@ impl Process {
 
     /// Takes over the sockets that [`Process::before_exec`] of the former program described.
     pub fn inherit(&self, text: &str) {
-        let mut steward_sockets = StewardSockets::new();
+        let mut steward_sockets = StewardSockets::default();
         for item in text.split(',') {
             self.inherit_one(item, &mut steward_sockets);
         }

@@ -1,5 +1,6 @@
 //! The lending state of a process.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -9,6 +10,7 @@ use slipstack_mem::{Descriptor, Lock, raised};
 
 use crate::epoll::{self, Set, add_kernel_part, remove_kernel_part, sets_of};
 use crate::errno::Errno;
+use crate::idhash::BuildIdHasher;
 use crate::lending::abstract_name;
 use crate::lending::fork::Fork;
 use crate::lending::in_use::InUse;
@@ -18,8 +20,15 @@ use crate::socket::borrowed::control::Control;
 use crate::socket::description::Description;
 use crate::socket::kernel_socket::{replace, set_nonblocking};
 
-/// Control sockets to stewards that a text has named so far, by their numbers in it.
-pub(crate) type StewardSockets = Vec<(i32, Arc<Control>)>;
+/// Control sockets and sockets that a text has named so far.
+#[derive(Debug, Default)]
+pub(crate) struct StewardSockets {
+    /// Control sockets to stewards, by their numbers in the text.
+    ways: Vec<(i32, Arc<Control>)>,
+    /// Sockets that have not been used, by their stewards' numbers for them and the control
+    /// socket's number: one may have several descriptors.
+    pub(crate) held: HashMap<(u64, i32), Arc<Description>, BuildIdHasher>,
+}
 
 /// The part of a process that lends and borrows.
 #[derive(Debug, Default)]
@@ -153,7 +162,8 @@ impl Lending {
         number: i32,
         steward_sockets: &mut StewardSockets,
     ) -> Option<Arc<Control>> {
-        if let Some((_, control)) = steward_sockets.iter().find(|(known, _)| *known == number) {
+        let mut ways = steward_sockets.ways.iter();
+        if let Some((_, control)) = ways.find(|(known, _)| *known == number) {
             return Some(Arc::clone(control));
         }
         let came = Descriptor::new(number)?;
@@ -165,7 +175,7 @@ impl Lending {
         came.close();
         let control = Arc::new(Control::new(raised(end)));
         self.controls.lock().push(Arc::clone(&control));
-        steward_sockets.push((number, Arc::clone(&control)));
+        steward_sockets.ways.push((number, Arc::clone(&control)));
         Some(control)
     }
 

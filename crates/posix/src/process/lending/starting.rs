@@ -22,10 +22,7 @@ use crate::lending::fork::Fork;
 use crate::lending::post::Charge;
 use crate::process::Process;
 use crate::process::lending::borrow::UserKind;
-use crate::process::table::Entry;
-use crate::process::table::Table;
 use crate::socket::borrowed::Names;
-use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::{Borrowed, ReadRequest};
 use crate::socket::description::{Decided, Description, Kind, New};
 
@@ -124,7 +121,8 @@ impl Process {
             };
             let item = match socket.decided() {
                 Some(Decided::Stream(_) | Decided::Dgram(_)) => {
-                    let names = fork.names.iter().find(|names| names.id == socket.id);
+                    let found = fork.names.binary_search_by_key(&socket.id, |it| it.id);
+                    let names = found.ok().map(|at| &fork.names[at]);
                     let control = fork.control.as_ref().map(|(_, childs)| childs.as_raw_fd());
                     names
                         .zip(control)
@@ -202,8 +200,9 @@ impl Process {
         let id = part()?.parse().ok()?;
         let control = self.lending.way(part()?.parse().ok()?, steward_sockets)?;
         let names = Names::parse(id, part()?)?;
-        if let Some(socket) = self.table.find_held(id, &control) {
-            self.install(number, &socket);
+        let key = (id, control.number());
+        if let Some(socket) = steward_sockets.held.get(&key) {
+            self.install(number, socket);
             return Some(());
         }
         let it = Borrowed::new(id, Some(&names), Some(control), None);
@@ -219,6 +218,7 @@ impl Process {
             it.keep_own(Box::new(own));
         }
         self.install(number, &socket);
+        steward_sockets.held.insert(key, socket);
         Some(())
     }
 
@@ -317,23 +317,6 @@ pub(super) fn is_lendable(socket: &Description) -> bool {
         Some(Decided::Stream(_) | Decided::Foreign(_)) => true,
         Some(Decided::Dgram(dgram)) => dgram.is_served(),
         Some(Decided::Listener(_)) | None => false,
-    }
-}
-
-impl Table {
-    pub(crate) fn find_held(&self, id: u64, control: &Arc<Control>) -> Option<Arc<Description>> {
-        self.all().into_iter().find_map(|(_, entry)| {
-            let Entry::Socket(socket) = entry else {
-                return None;
-            };
-            let is_it = match socket.decided() {
-                Some(Decided::Foreign(it)) => {
-                    it.id == id && it.control().is_some_and(|of| Arc::ptr_eq(&of, control))
-                }
-                _ => false,
-            };
-            is_it.then_some(socket)
-        })
     }
 }
 
