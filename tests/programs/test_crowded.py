@@ -3,6 +3,7 @@ are killed, connections that go round, ends that close at one moment."""
 
 import contextlib
 import os
+import resource
 import signal
 import time
 
@@ -10,6 +11,7 @@ from harness import test
 from harness.process import until
 
 LINE = b"line\n"
+INHERITED = 2500
 
 
 def server(world, port, *how):
@@ -119,3 +121,22 @@ def connections_in_messages_that_nobody_can_receive_end(world):
         counts.append(len(os.listdir(f"/proc/{started.pid}/fd")))
     # The first ones stay open for the next.
     assert counts[-1] <= counts[0] + 1, f"descriptors are left: {counts}"
+
+
+@test
+def programs_inherit_thousands_of_connections(world):
+    """Their text is longer than a variable of the environment may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(INHERITED * 2, hard), hard))
+    try:
+        started = world.stack(*world.program("inheriting.py"), 7166, INHERITED)
+        until(lambda: "listens" in started.output(), 10, "it listens")
+        with contextlib.ExitStack() as stack:
+            socks = [stack.enter_context(world.connect(7166)) for _ in range(INHERITED)]
+            for sock in socks:
+                sock.sendall(LINE)
+            for sock in socks:
+                sock.settimeout(30)
+                assert sock.recv(100) == LINE, started.tail()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -10,7 +10,7 @@ use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use super::fitness::{Fitness, judge};
 use super::spawn::{ChildConnections, ShellConnections};
 use super::sys::Actions;
-use super::{Additions, completed, inherit_variable, search};
+use super::{Additions, completed, inherit_variables, search};
 use crate::cores;
 use crate::next;
 use crate::privileges::abi::before_exec;
@@ -98,7 +98,7 @@ unsafe fn complete(theirs: Strings, how: Start) -> (Option<Additions>, Vec<*cons
     // SAFETY: the program's array.
     let entries = unsafe { entries(theirs) };
     let texts: Vec<&[u8]> = entries.iter().map(|entry| entry.to_bytes()).collect();
-    let additions = completed(process::environment(), &texts, inherit_variable(inherit));
+    let additions = completed(process::environment(), &texts, inherit_variables(inherit));
     let mut list = Vec::new();
     if let Some(additions) = &additions {
         for (index, entry) in entries.iter().enumerate() {

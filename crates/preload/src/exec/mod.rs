@@ -49,19 +49,31 @@ fn preload_with(ours: &[CString], theirs: &[u8]) -> Option<CString> {
     CString::new(text).ok()
 }
 
-/// The text of the variable for sockets that outlive the exec.
-fn inherit_variable(text: Option<String>) -> Option<CString> {
-    CString::new(format!("{}={}", process::INHERIT, text?)).ok()
+/// Longest text of one variable: the kernel takes 32 pages (MAX_ARG_STRLEN), the name included.
+const TEXT_LEN_MAX: usize = 120 << 10;
+
+/// The variables for sockets that outlive the exec: the text is a list, of which each has a part.
+fn inherit_variables(text: Option<String>) -> Vec<CString> {
+    let text = text.unwrap_or_default();
+    let (mut rest, mut variables) = (text.as_str(), Vec::new());
+    while !rest.is_empty() {
+        // An item has some hundred bytes at most.
+        let most = rest.as_bytes().get(..TEXT_LEN_MAX);
+        let comma = most.and_then(|most| most.iter().rposition(|byte| *byte == b','));
+        let end = comma.unwrap_or(rest.len());
+        let name = process::inherit_name(variables.len());
+        variables.extend(CString::new(format!("{name}={}", &rest[..end])));
+        rest = rest[end..].trim_start_matches(',');
+    }
+    variables
 }
 
 fn is_inherit(variable: &[u8]) -> bool {
-    variable
-        .strip_prefix(process::INHERIT.as_bytes())
-        .is_some_and(|rest| rest.first() == Some(&b'='))
+    variable.starts_with(process::INHERIT.as_bytes())
 }
 
 /// Returns the environment for a new program: `theirs` with our variables. `None`: unchanged.
-fn completed(ours: &[CString], theirs: &[&[u8]], inherit: Option<CString>) -> Option<Additions> {
+fn completed(ours: &[CString], theirs: &[&[u8]], inherit: Vec<CString>) -> Option<Additions> {
     let mut additions = Additions {
         dropped: Vec::new(),
         added: Vec::new(),
@@ -107,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_cleared_environment_gets_the_librarys_variables_back() {
-        let additions = completed(&ours(), &[b"TZ=UTC"], None).unwrap();
+        let additions = completed(&ours(), &[b"TZ=UTC"], Vec::new()).unwrap();
         assert!(additions.dropped.is_empty());
         assert_eq!(additions.added, ours());
     }
@@ -115,13 +127,13 @@ mod tests {
     #[test]
     fn a_whole_environment_stays_as_it_is() {
         let theirs: [&[u8]; 2] = [b"SLIPSTACK_IF=eth2", b"LD_PRELOAD=/opt/libslipstack.so"];
-        assert_eq!(completed(&ours(), &theirs, None), None);
+        assert_eq!(completed(&ours(), &theirs, Vec::new()), None);
     }
 
     #[test]
     fn other_preloaded_libraries_are_kept() {
         let theirs: [&[u8]; 2] = [b"SLIPSTACK_IF=eth1", b"LD_PRELOAD=libfaketime.so"];
-        let additions = completed(&ours(), &theirs, None).unwrap();
+        let additions = completed(&ours(), &theirs, Vec::new()).unwrap();
         assert_eq!(additions.dropped, [1]);
         let both = c"LD_PRELOAD=/opt/libslipstack.so:libfaketime.so".to_owned();
         assert_eq!(additions.added, [both]);
@@ -129,12 +141,30 @@ mod tests {
 
     #[test]
     fn inherited_state_is_not_passed_on_twice() {
-        let mut theirs: Vec<&[u8]> = vec![b"SLIPSTACK_INHERIT=old"];
+        let mut theirs: Vec<&[u8]> = vec![b"SLIPSTACK_INHERIT=old", b"SLIPSTACK_INHERIT_1=old"];
         let ours = ours();
         theirs.extend(ours.iter().map(|v| v.as_bytes()));
-        let inherit = inherit_variable(Some("new".into()));
+        let inherit = inherit_variables(Some("new".into()));
         let additions = completed(&ours, &theirs, inherit).unwrap();
-        assert_eq!(additions.dropped, [0]);
+        assert_eq!(additions.dropped, [0, 1]);
         assert_eq!(additions.added, [c"SLIPSTACK_INHERIT=new".to_owned()]);
+    }
+
+    #[test]
+    fn a_long_text_is_divided_between_its_items() {
+        let items: Vec<String> = (0..30_000)
+            .map(|item| format!("h{item}/10.0.0.1"))
+            .collect();
+        let variables = inherit_variables(Some(items.join(",")));
+        assert!(variables.len() > 1);
+        let mut came = Vec::new();
+        for (index, variable) in variables.iter().enumerate() {
+            assert!(variable.count_bytes() < 128 << 10);
+            let (name, part) = variable.to_str().unwrap().split_once('=').unwrap();
+            assert_eq!(name, process::inherit_name(index));
+            came.extend(part.split(',').map(str::to_owned));
+        }
+        assert!(came == items);
+        assert!(inherit_variables(None).is_empty());
     }
 }

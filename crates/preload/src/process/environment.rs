@@ -9,8 +9,17 @@ static ENVIRONMENT: OnceLock<Vec<CString>> = OnceLock::new();
 /// The inherited connections to the keeper, or to each instance.
 static CONTROL_FDS: OnceLock<Vec<i32>> = OnceLock::new();
 
-/// Describes sockets that survive an exec, to the program that comes after it.
+/// Describes sockets that survive an exec, to the program that comes after it. The names of further
+/// variables, for the rest of a long text, begin with it.
 pub const INHERIT: &str = "SLIPSTACK_INHERIT";
+
+/// The name of the variable with part `index` of the text about sockets that survive an exec.
+pub fn inherit_name(index: usize) -> String {
+    match index {
+        0 => INHERIT.to_owned(),
+        index => format!("{INHERIT}_{index}"),
+    }
+}
 
 /// Names the inherited connection to the keeper.
 const CONTROL: &[u8] = b"SLIPSTACK_CONTROL_FD=";

@@ -23,7 +23,7 @@ use crate::signals;
 use crate::thread::InCall;
 
 pub use end::{end_by_signal, end_helper, end_in_order, end_without_handover};
-pub use environment::{INHERIT, environment, is_control_fd, keep, variable};
+pub use environment::{INHERIT, environment, inherit_name, is_control_fd, keep, variable};
 pub use forks::{child as fork_child, forked, parent as fork_parent, prepare as fork_prepare};
 pub use helper::{become_helper, fork_away};
 pub use last::{watch_this_thread, watch_under_filter};
@@ -104,8 +104,10 @@ fn begin() -> Option<Process> {
     };
     let attach = slipstack_attach::client(&found);
     let process = Process::new(Box::new(Libc), attach, settings);
-    if let Ok(text) = std::env::var(INHERIT) {
-        process.inherit(&text);
+    let parts = (0..).map_while(|index| std::env::var(inherit_name(index)).ok());
+    let parts: Vec<String> = parts.collect();
+    if !parts.is_empty() {
+        process.inherit(&parts.join(","));
     }
     signals::start();
     Some(process)
