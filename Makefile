@@ -7,7 +7,7 @@ FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
 .PHONY: help setup build dpdk demo test check bench heuristics captures coverage differential \
-	interop interop-full seeds worlds scale scaling held served library bytes soak models \
+	interop interop-full seeds worlds scale scaling held forks served library bytes soak models \
 	programs sanitize instructions fuzz reference book install clean
 
 help: ## this list
@@ -83,6 +83,9 @@ scaling: setup ## what a request costs at 1 to 64 engines, and which cache lines
 
 held: setup ## 200,000 real connections in a server inside one engine: memory of each
 	@scripts/held
+
+forks: build ## children a second beside 1,000 connections, and what each costs
+	@scripts/forks
 
 bytes: build ## copies for each byte and throughput of the C library, with copies and without
 	@scripts/bytes $(BYTES_ARGS)
