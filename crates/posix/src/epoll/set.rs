@@ -382,13 +382,17 @@ impl Set {
         if self.queue.get().is_some_and(Queue::is_active) {
             return true;
         }
+        self.ready_count(1) > 0
+    }
+
+    /// Returns the number of listed members that are ready, up to `max`.
+    pub(crate) fn ready_count(&self, max: usize) -> usize {
         let inner = self.inner.lock();
-        inner.ready.iter().any(|item| {
-            inner
-                .items
-                .get(item)
-                .is_some_and(|item| item.ready_events() != 0)
-        })
+        let is_ready = |item: &&u64| {
+            let item = inner.items.get(*item);
+            item.is_some_and(|item| item.ready_events() != 0)
+        };
+        inner.ready.iter().filter(is_ready).take(max).count()
     }
 
     /// Takes up to `max` events off the ready list: ep_send_events().

@@ -165,6 +165,21 @@ fn kernel_descriptors_share_a_set_without_starvation() {
 }
 
 #[test]
+fn kernel_descriptors_get_the_room_that_the_stack_does_not_need() {
+    let world = World::new();
+    let (client, server) = world.pair();
+    let set = world.set();
+    world.add(set, server, IN, 0);
+    world.send(client, b"x").unwrap();
+    let pipes: Vec<_> = (1..=8).map(|data| (data, pipe().unwrap())).collect();
+    for (data, (reader, writer)) in &pipes {
+        world.add(set, reader.as_raw_fd(), IN, *data);
+        rustix::io::write(writer, b"x").unwrap();
+    }
+    assert_eq!(world.wait(set, 8, 0).len(), 8);
+}
+
+#[test]
 fn a_closed_member_leaves_the_set() {
     let world = World::new();
     let (client, server) = world.pair();

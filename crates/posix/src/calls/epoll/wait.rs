@@ -93,12 +93,8 @@ impl Process {
         };
         let mut count = 0;
         if is_kernel_late && !(out.len() == 1 && is_stacks_turn) {
-            // Half of the room each, unless our side has nothing.
-            let room = if set.has_ready() {
-                out.len().div_ceil(2)
-            } else {
-                out.len()
-            };
+            // Our side keeps the room that it needs, at most half of it.
+            let room = out.len() - set.ready_count(out.len() / 2);
             count = self.collect_from_kernel(set, epfd, &mut out[..room]);
         }
         let (from_kernel, rest) = out.split_at_mut(count);
