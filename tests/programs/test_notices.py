@@ -90,3 +90,22 @@ def netlink_reports_the_networks_of_addresses_and_neighbours(world):
     until(lambda: f"new {world.PEER} eth1" in listener.output(), 10, "a neighbour is learnt")
     until(lambda: f"\n{world.PEER} dev eth1 lladdr" in monitor.output(), 10, "it is shown")
     assert "10.66.5.9 dev eth1 lladdr 02:00:00:00:00:09 PERMANENT" in monitor.output()
+
+
+@test(modes=("kernel", "inprocess", "instance"))
+def iproute2_is_told_the_way_to_one_destination(world):
+    world.use_ipv6()
+    # There is a network to change while a program runs.
+    listen(world.stack, world, "route")
+    change(world, "route", "add", "10.66.0.0/16", "via", world.PEER, "dev", "eth1")
+    for destination, way in (
+        (world.PEER, f"{world.PEER} dev eth1 src {world.STACK} "),
+        ("10.66.1.2", f"10.66.1.2 via {world.PEER} dev eth1 src {world.STACK} "),
+        (world.STACK, f"local {world.STACK} dev lo src {world.STACK} "),
+        (world.PEER6, " dev eth1 "),
+        (world.PEER6, f" src {world.STACK6} "),
+    ):
+        told = world.stack("ip", "-o", "route", "get", destination).finish()
+        assert way in told, told
+    elsewhere = world.stack("ip", "-o", "route", "get", "127.0.0.1").finish()
+    assert "local 127.0.0.1 dev lo src 127.0.0.1 " in elsewhere, elsewhere

@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -396,13 +397,30 @@ impl NetworkState {
             .collect()
     }
 
+    /// Returns the gateway to an address by the main table; `None` if the address is a neighbour or
+    /// there is no route.
+    pub fn gateway_towards(&self, ip: IpAddr) -> Option<IpAddr> {
+        let connected = self.configured().filter(|net| contains(*net, ip));
+        let connected = connected.map(|(_, len)| (len, Reverse(0), None));
+        let routes = self.routes.iter().filter(|route| {
+            route.table == MAIN_TABLE && route.refusal.is_none() && contains(route.to, ip)
+        });
+        let routes = routes.map(|route| (route.to.1, Reverse(route.metric), route.via));
+        let learnt = self.learnt.iter().flat_map(|learnt| &learnt.routers);
+        let learnt = learnt.filter(|_| ip.is_ipv6());
+        let learnt = learnt.map(|router| (0, Reverse(u32::MAX), Some(IpAddr::V6(*router))));
+        let ways = connected.chain(routes).chain(learnt);
+        ways.max_by_key(|(len, metric, _)| (*len, *metric))
+            .and_then(|(.., gateway)| gateway)
+    }
+
     /// Returns the interface whose network contains an address: the one with the longest prefix.
     pub fn interface_towards(&self, ip: IpAddr) -> Option<&Interface> {
         let lens = self.interfaces.iter().flat_map(|it| {
             let nets = it.addresses.iter().filter(|net| contains(**net, ip));
             nets.map(move |(_, len)| (*len, it))
         });
-        lens.max_by_key(|(len, it)| (*len, core::cmp::Reverse(it.link)))
+        lens.max_by_key(|(len, it)| (*len, Reverse(it.link)))
             .map(|(_, it)| it)
     }
 }
@@ -431,6 +449,41 @@ pub(crate) fn network_of((ip, len): (IpAddr, u8)) -> IpAddr {
                 .checked_shl(128 - u32::from(len.min(128)))
                 .unwrap_or(0);
             IpAddr::from((ip.to_bits() & mask).to_be_bytes())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_gateway_is_that_of_the_longest_prefix_and_then_of_the_lowest_metric() {
+        let by = |to: &str, len, via: &str, metric| RouteEntry {
+            to: (ip(to), len),
+            metric,
+            ..RouteEntry::default_by(ip(via))
+        };
+        let mut network = NetworkState::of(1500, vec![(ip("10.0.0.5"), 24)], &[ip("10.0.0.1")]);
+        network.routes.push(by("10.1.0.0", 16, "10.0.0.2", 9));
+        network.routes.push(by("10.1.0.0", 16, "10.0.0.3", 8));
+        network.routes.push(RouteEntry {
+            table: 7,
+            ..by("10.1.1.0", 24, "10.0.0.4", 0)
+        });
+        for (to, gateway) in [
+            ("10.0.0.9", None),
+            ("10.1.1.1", Some("10.0.0.3")),
+            ("1.1.1.1", Some("10.0.0.1")),
+            ("fd00::1", None),
+        ] {
+            assert_eq!(network.gateway_towards(ip(to)), gateway.map(ip), "{to}");
         }
     }
 }

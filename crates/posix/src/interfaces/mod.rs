@@ -2,6 +2,7 @@
 
 mod own;
 pub(crate) mod question;
+pub(crate) mod route_question;
 
 pub use own::OwnAddress;
 pub(crate) use question::RouteSocket;

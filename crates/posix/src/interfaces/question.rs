@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use slipstack_mem::Lock;
 
 use crate::interfaces::OwnAddress;
+use crate::interfaces::route_question::RouteAnswer;
 
 // linux/netlink.h, linux/rtnetlink.h, linux/if_addr.h
 pub(crate) const HEADER: usize = 16;
@@ -33,7 +34,14 @@ const DATAGRAM_MAX: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct RouteSocket {
     pub(crate) id: u64,
-    pub(crate) asked: Lock<Option<Question>>,
+    pub(crate) asked: Lock<Option<Asked>>,
+}
+
+/// A request that has not been answered yet.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Addresses(Question),
+    Route(RouteAnswer),
 }
 
 /// A request for a list of addresses that has not been answered yet.
@@ -47,9 +55,9 @@ pub(crate) struct Question {
 /// The fields of a message's header that matter here.
 pub(crate) struct Header {
     pub(crate) kind: u16,
-    flags: u16,
+    pub(crate) flags: u16,
     pub(crate) sequence: u32,
-    port: u32,
+    pub(crate) port: u32,
 }
 
 impl Header {
@@ -105,7 +113,7 @@ impl Question {
     }
 }
 
-fn family_of(ip: IpAddr) -> i32 {
+pub(crate) fn family_of(ip: IpAddr) -> i32 {
     match ip {
         IpAddr::V4(_) => libc::AF_INET,
         IpAddr::V6(_) => libc::AF_INET6,
@@ -151,7 +159,7 @@ fn message(own: &OwnAddress, first: &Header) -> Vec<u8> {
 }
 
 /// An attribute (struct rtattr), filled up to a multiple of four.
-fn put(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
+pub(crate) fn put(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     let len = 4 + value.len();
     bytes.extend((len as u16).to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());
