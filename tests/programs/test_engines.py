@@ -1,8 +1,10 @@
 """Programs whose threads each wait on their own sockets: an engine for each, as far as slots are
 free."""
 
+import concurrent.futures
 import contextlib
 import json
+import os
 import random
 import socket
 import subprocess
@@ -252,6 +254,48 @@ def a_thread_that_blocks_for_one_connection_gets_an_engine_and_the_connection(wo
 @test
 def a_thread_that_polls_one_connection_gets_an_engine_and_the_connection(world):
     a_thread_for_each_connection(world, "polls")
+
+
+@test
+def threads_for_more_connections_than_there_are_engines_share_them(world):
+    """Those that had one of their own too, with all bytes on their way."""
+    server = started(world, "each", 0)
+    few, many = 5, max(9, os.cpu_count()) + 8
+    socks = [world.connect(7000) for _ in range(few)]
+    for _ in range(20):
+        threads = [thread_of(sock) for sock in socks]
+    if world.mode == "inprocess":
+        assert engines(world, server) == few + 1
+    with concurrent.futures.ThreadPoolExecutor(many) as pool:
+        failed = []
+        early = [pool.submit(chat, sock, seed, 200, failed) for seed, sock in enumerate(socks)]
+        later = [world.connect(7000) for _ in range(few, many)]
+        all_of_them = early + [
+            pool.submit(chat, sock, seed, 100, failed) for seed, sock in enumerate(later)
+        ]
+        concurrent.futures.wait(all_of_them)
+    assert not failed, failed
+    assert [thread_of(sock) for sock in socks] == threads
+    if world.mode == "inprocess":
+        rows = json.loads(world.admin("locality", "--json").finish())
+        # More than once: away, and back.
+        assert sum(row["moved_in"] for row in rows) > max(9, os.cpu_count()), rows
+    for sock in socks + later:
+        sock.close()
+    # And then there is one for each again.
+    assert sum(check_one_thread_per_connection(world, few, rounds=10).values()) == few
+
+
+@test(serial=True)
+def connections_of_threads_that_share_engines_have_equal_shares(world):
+    program = world.folder / "thread_each"
+    source = PROGRAMS / "thread_each.c"
+    subprocess.run(["gcc", "-O2", "-Wall", "-pthread", "-o", program, source], check=True)
+    server = world.stack(program, "serve", 7000)
+    world.wait_port(7000, process=server)
+    asker = world.peer(program, "ask", world.address, 7000, 64, 2)
+    answers = sorted(int(count) for count in asker.finish(30).split())
+    assert answers[0] > 0.4 * answers[-1], answers
 
 
 @test(modes=("instance",))

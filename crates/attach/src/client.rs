@@ -4,6 +4,7 @@ mod left;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -30,7 +31,8 @@ use crate::spread::Spread;
 
 /// Forks in a row for which a lock that was held during the fork cannot be met again.
 const GENERATIONS: usize = 8;
-/// Engines that threads may have on machines with fewer processors: the system divides those.
+/// Engines that threads may have on machines with fewer processors, which the system divides: the
+/// first, and eight beside it.
 const ENGINES_MIN: usize = 8;
 /// Most channels of threads to an instance, unless an option sets the number.
 const CHANNELS: usize = 16;
@@ -52,6 +54,10 @@ pub fn client_with(settings: &Settings, hook: Option<Arc<HookMaker>>) -> Arc<dyn
         generation: AtomicUsize::new(0),
         states: std::array::from_fn(|_| Lock::new(State::default())),
     })
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 struct Client {
@@ -413,9 +419,15 @@ impl Attach for Client {
     fn engines_max(&self) -> usize {
         match (self.has_instances(), self.settings.thread_engines) {
             (true, 0) => CHANNELS,
-            (false, 0) => std::thread::available_parallelism()
-                .map_or(ENGINES_MIN, |it| it.get().max(ENGINES_MIN)),
+            (false, 0) => processors().max(ENGINES_MIN),
             (_, count) => usize::from(count),
+        }
+    }
+
+    fn engines_shared(&self) -> usize {
+        match self.settings.thread_engines {
+            0 => processors().saturating_sub(1).clamp(1, self.engines_max()),
+            count => usize::from(count),
         }
     }
 

@@ -84,6 +84,12 @@ pub trait Attach: Send + Sync {
         1
     }
 
+    /// Number of engines that threads share, if each waits for one connection and there are more of
+    /// them than engines.
+    fn engines_shared(&self) -> usize {
+        self.engines_max()
+    }
+
     /// Returns whether each thread has an engine from its first connection on, not only where it
     /// pays.
     fn is_engine_each(&self) -> bool {

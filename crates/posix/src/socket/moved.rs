@@ -13,6 +13,8 @@ use crate::socket::stream::{CONNECTING, EngineSocket, OPEN, pack, unpack};
 
 /// Waits of one thread in a row after which a connection is that thread's.
 const WAITS: u32 = 8;
+/// Moves of a connection: to its thread's engine, and from there to one that threads share.
+pub(super) const MOVES_MAX: usize = 2;
 /// Attempts to have a connection go, of which each finds something of it in use.
 const TRIES_MAX: u32 = 64;
 
@@ -62,7 +64,10 @@ impl Stream {
 
     #[inline]
     pub(super) fn place(&self) -> &EngineSocket {
-        self.moved.get().unwrap_or(&self.first)
+        match self.moves.load(Ordering::Acquire) {
+            0 => &self.first,
+            moves => self.moved[moves - 1].get().unwrap_or(&self.first),
+        }
     }
 
     #[inline]
@@ -93,15 +98,30 @@ impl Stream {
         }
     }
 
-    /// Records its move to another engine.
+    /// Records its move to another engine, by the thread that has frozen its rings.
     pub(crate) fn set_moved(&self, attachment: Arc<Attachment>, sock: SockId) {
-        let _ = self.moved.set(EngineSocket::new(attachment, sock));
+        let moves = self.moves.load(Ordering::Relaxed);
+        debug_assert!(moves < MOVES_MAX, "it may move no more");
+        if let Some(place) = self.moved.get(moves) {
+            let _ = place.set(EngineSocket::new(attachment, sock));
+            self.moves.store(moves + 1, Ordering::Release);
+        }
     }
 
-    /// Whether it may go to another engine.
+    /// Whether it may go to another engine, where it stays.
     pub(crate) fn may_move(&self) -> bool {
-        self.moved.get().is_none()
-            && self.phase.load(Ordering::Relaxed) == OPEN
+        self.moves.load(Ordering::Relaxed) == 0 && self.is_at_rest()
+    }
+
+    /// Whether it may go from the engine to which it has moved to one that threads share.
+    pub(crate) fn may_return(&self) -> bool {
+        self.moves.load(Ordering::Relaxed) < MOVES_MAX
+            && self.tries.load(Ordering::Relaxed) < TRIES_MAX
+            && self.is_at_rest()
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.phase.load(Ordering::Relaxed) == OPEN
             && self.shut.load(Ordering::Relaxed) == 0
             && self.unsent_low.load(Ordering::Relaxed) == 0
     }
@@ -113,8 +133,8 @@ impl Stream {
         tries < TRIES_MAX
     }
 
-    /// Prevents moves, because the program holds bytes of it in place.
-    pub(super) fn stay(&self) {
+    /// Prevents moves.
+    pub(crate) fn stay(&self) {
         self.tries.store(TRIES_MAX, Ordering::Relaxed);
     }
 

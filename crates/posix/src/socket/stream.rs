@@ -14,7 +14,7 @@ use crate::attachment::Attachment;
 use crate::attachment::seen::Seen;
 use crate::errno::Errno;
 use crate::socket::ancillary::RequestedControl;
-use crate::socket::moved::ConnectionPlace;
+use crate::socket::moved::{ConnectionPlace, MOVES_MAX};
 
 /// The program has shut its receiving side down.
 pub(super) const SHUT_READ: u8 = 1;
@@ -84,8 +84,9 @@ impl EngineSocket {
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(super) first: EngineSocket,
-    /// New place of the socket, if it has moved: it moves once.
-    pub(super) moved: OnceLock<EngineSocket>,
+    /// New places of the socket, and how often it has moved.
+    pub(super) moved: [OnceLock<EngineSocket>; MOVES_MAX],
+    pub(super) moves: AtomicUsize,
     /// Times that bytes were taken.
     pub(super) reads: AtomicU32,
     /// Attempts to have it go to another engine.
@@ -123,7 +124,8 @@ impl Stream {
     pub(crate) fn connecting(attachment: Arc<Attachment>, sock: SockId) -> Self {
         Stream {
             first: EngineSocket::new(attachment, sock),
-            moved: OnceLock::new(),
+            moved: Default::default(),
+            moves: AtomicUsize::new(0),
             reads: AtomicU32::new(0),
             tries: AtomicU32::new(0),
             waiter: AtomicUsize::new(0),

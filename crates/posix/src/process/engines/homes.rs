@@ -44,6 +44,11 @@ struct All {
     threads: HashMap<usize, u32>,
     last_number: u32,
     refused_ns: u64,
+    /// Connections on the first engine for each of which one thread waits.
+    on_first: u32,
+    /// Number of engines, from the beginning of the list, that such threads share with the first
+    /// while there are more of them than engines ([`super::crowd`]).
+    shared: usize,
 }
 
 impl All {
@@ -64,6 +69,24 @@ impl All {
         self.threads.insert(thread, number);
     }
 
+    fn shared(&self) -> &[Engine] {
+        &self.engines[..self.shared.min(self.engines.len())]
+    }
+
+    /// The number of users of that engine.
+    fn users_at(&mut self, attachment: &Arc<Attachment>) -> &mut u32 {
+        let mut engines = self.engines.iter_mut();
+        match engines.find(|it| Arc::ptr_eq(&it.attachment, attachment)) {
+            Some(engine) => &mut engine.users,
+            None => &mut self.on_first,
+        }
+    }
+
+    fn users(&self) -> usize {
+        let users = self.engines.iter().map(|engine| engine.users);
+        (self.on_first + users.sum::<u32>()) as usize
+    }
+
     fn emptiest(&self) -> Option<(u32, u32)> {
         let least = self.engines.iter().min_by_key(|engine| engine.users)?;
         Some((least.number, least.users))
@@ -79,6 +102,8 @@ pub(crate) struct Homes {
     first_thread: AtomicUsize,
     /// Connections that have ended after few reads, less a credit for long ones.
     short: AtomicU32,
+    /// More threads wait for one connection each than there are engines.
+    is_crowded: AtomicBool,
 }
 
 impl Homes {
@@ -185,6 +210,13 @@ impl Homes {
         Some((unused.number, Arc::clone(&unused.attachment)))
     }
 
+    /// The engine beside the first with this number.
+    pub(crate) fn with_number(&self, number: u32) -> Option<Arc<Attachment>> {
+        let all = self.all.lock();
+        let engine = all.engines.iter().find(|it| it.number == number)?;
+        Some(Arc::clone(&engine.attachment))
+    }
+
     pub(crate) fn remember(&self, thread: usize, number: u32) {
         self.all.lock().remember(thread, number);
     }
@@ -226,22 +258,52 @@ impl Homes {
         number
     }
 
-    /// Counts a connection that has moved there because only one thread waits for it.
+    /// Counts a connection for which only one thread waits, on the engine where it is.
     pub(crate) fn enter(&self, attachment: &Arc<Attachment>) {
-        self.count(attachment, |users| users + 1);
+        *self.all.lock().users_at(attachment) += 1;
     }
 
-    /// Counts the end of a connection that [`Homes::enter`] has counted.
+    /// Counts the end, or the move, of a connection that [`Homes::enter`] has counted.
     pub(crate) fn exit(&self, attachment: &Arc<Attachment>) {
-        self.count(attachment, |users| users.saturating_sub(1));
+        let mut all = self.all.lock();
+        let users = all.users_at(attachment);
+        *users = users.saturating_sub(1);
+        if self.is_crowded() && all.users() <= all.engines.len() {
+            self.is_crowded.store(false, Ordering::Relaxed);
+        }
     }
 
-    fn count(&self, attachment: &Arc<Attachment>, change: impl FnOnce(u32) -> u32) {
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.is_crowded.load(Ordering::Relaxed)
+    }
+
+    /// Has threads that wait for one connection each share `shared` engines beside the first. No
+    /// effect without engines that some of them have for themselves.
+    pub(crate) fn begin_to_share(&self, shared: usize) {
         let mut all = self.all.lock();
-        let mut engines = all.engines.iter_mut();
-        if let Some(engine) = engines.find(|it| Arc::ptr_eq(&it.attachment, attachment)) {
-            engine.users = change(engine.users);
-        }
+        all.shared = shared;
+        self.is_crowded
+            .store(!all.engines.is_empty(), Ordering::Relaxed);
+    }
+
+    /// Whether such threads share that engine, which is not the first.
+    pub(crate) fn is_shared(&self, attachment: &Arc<Attachment>) -> bool {
+        let all = self.all.lock();
+        let mut shared = all.shared().iter();
+        shared.any(|it| Arc::ptr_eq(&it.attachment, attachment))
+    }
+
+    /// The shared engine with the fewest users; `None`: the first has no more.
+    pub(crate) fn emptiest_shared(&self) -> Option<u32> {
+        let all = self.all.lock();
+        let least = all.shared().iter().min_by_key(|engine| engine.users)?;
+        (self.is_crowded() && least.users < all.on_first).then_some(least.number)
+    }
+
+    /// The thread has no engine of its own any more.
+    pub(crate) fn forget_thread(&self, thread: usize) {
+        self.all.lock().threads.remove(&thread);
     }
 
     /// Number of users of an engine beside the first.
@@ -296,6 +358,7 @@ impl Homes {
         std::mem::forget(std::mem::take(&mut *self.all.lock()));
         self.is_any.store(false, Ordering::Release);
         self.first_thread.store(0, Ordering::Relaxed);
+        self.is_crowded.store(false, Ordering::Relaxed);
     }
 }
 

@@ -2,6 +2,7 @@
 //! `homes.rs`.
 
 mod absence;
+mod crowd;
 mod homes;
 mod listeners;
 mod remote_members;

@@ -1,5 +1,5 @@
 //! Members of a set that are on another engine than its own, because one thread accepted them and
-//! another one serves them. They move once, as soon as all sent data is acknowledged, and stay.
+//! another one serves them. They move once as such, as soon as all sent data is acknowledged.
 
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
@@ -104,15 +104,20 @@ impl Engines {
 /// Moves a connection to the engine of the threads that wait for it. Returns whether it stays for
 /// now: another attempt may move it.
 pub(super) fn move_connection(socket: &Arc<Description>, home: &Arc<Attachment>) -> bool {
-    let Some(Decided::Stream(stream)) = socket.decided() else {
-        return false;
-    };
+    match socket.decided() {
+        Some(Decided::Stream(stream)) if stream.may_move() => move_to(socket, stream, home),
+        _ => false,
+    }
+}
+
+/// Moves a connection, which may have moved before.
+pub(super) fn move_to(socket: &Arc<Description>, stream: &Stream, home: &Arc<Attachment>) -> bool {
     let (from, old) = stream.attachment_and_sock();
     if Arc::ptr_eq(from, home) {
         return false;
     }
     let has_ended = socket.has_ended.load(Ordering::Acquire);
-    if has_ended || socket.lent.is_lent() || !stream.may_move() {
+    if has_ended || socket.lent.is_lent() {
         return false;
     }
     if !socket.may_end() || stream.queued() > 0 {
