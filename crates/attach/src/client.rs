@@ -17,7 +17,7 @@ use slipstack_channel::report::ON_KERNEL;
 use slipstack_channel::{
     Attach, AttachError, EngineHandle, LeftBehind, Policy, ProgramEnd, REGION_LEN_MAX, Transport,
 };
-use slipstack_config::Settings;
+use slipstack_config::{SLOTS_DEFAULT, Settings};
 use slipstack_engine::Remote;
 use slipstack_mem::{Doorbell, Lock, Region, raised};
 
@@ -33,7 +33,7 @@ use crate::spread::Spread;
 const GENERATIONS: usize = 8;
 /// Engines that threads may have on machines with fewer processors, which the system divides: the
 /// first, and eight beside it.
-const ENGINES_MIN: usize = 8;
+const ENGINES_MIN: usize = 9;
 /// Most channels of threads to an instance, unless an option sets the number.
 const CHANNELS: usize = 16;
 
@@ -419,7 +419,11 @@ impl Attach for Client {
     fn engines_max(&self) -> usize {
         match (self.has_instances(), self.settings.thread_engines) {
             (true, 0) => CHANNELS,
-            (false, 0) => processors().max(ENGINES_MIN),
+            (false, 0) => {
+                let slots = self.settings.slots.unwrap_or(SLOTS_DEFAULT);
+                let for_one = (usize::from(slots) * 3 / 4).max(1);
+                processors().max(ENGINES_MIN).min(for_one)
+            }
             (_, count) => usize::from(count),
         }
     }

@@ -243,8 +243,9 @@ options! {
         scope: Run, reader: Process, change: AtStart,
         help: "Engines that threads of a program which wait on sockets of their own may have \
             together, each with a slot, or channels to their instance; further threads share them. \
-            0 = one for each processor, 8 at least, where it pays, and 16 channels; 1 = all \
-            threads share one; from 2 on each thread that connects has an engine at once",
+            0 = one for each processor, 9 at least and three quarters of --slots at most, where \
+            it pays, and 16 channels; 1 = all threads share one; from 2 on each thread that \
+            connects has an engine at once",
     }
 
     slots: Option<u16> = "slots" "COUNT" {
