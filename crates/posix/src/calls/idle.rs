@@ -31,7 +31,7 @@ impl Process {
             return;
         }
         let plan = Plan {
-            subject: Subject::Many(&[]),
+            subject: Subject::Wire,
             kernel: &[],
             deadline_ns: deadline_of(&*self.kernel, Some(most)),
             mask: None,

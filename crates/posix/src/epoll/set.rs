@@ -277,10 +277,15 @@ impl Set {
         events: u32,
         data: u64,
     ) -> Result<u64, Errno> {
+        let mut rings = Rings::default();
         let mut inner = self.inner.lock();
         let key = (fd, target.id());
         if inner.index.contains_key(&key) {
             return Err(Errno::EEXIST);
+        }
+        if inner.items.is_empty() {
+            // A thread that sleeps on the set may lead from now on.
+            inner.wake_one(&mut rings);
         }
         let item = inner.next_item;
         inner.next_item += 1;

@@ -90,6 +90,12 @@ impl Watcher for Set {
 }
 
 impl Awaited for Set {
+    /// Asked while the list of sleeping threads is locked, which a fork locks after the set.
+    fn is_of_stack(&self) -> bool {
+        let inner = self.inner.try_lock();
+        self.queue.get().is_some() || inner.is_none_or(|inner| !inner.items.is_empty())
+    }
+
     fn watch(&self, watch: Watch) {
         self.inner.lock().watches.push(watch);
     }

@@ -267,6 +267,7 @@ impl Process {
                     }
                 }
             }
+            Subject::Wire => {}
         }
     }
 

@@ -15,24 +15,39 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
-    /// Gives the lead to a thread that waits, unless another waiting one has it.
+    /// Gives the lead to a thread that waits, unless another waiting one has it. A bystander, for
+    /// which the stack has nothing, gets it only if no thread has had it. Returns whether the
+    /// thread may drive when it sleeps.
     #[inline]
-    pub(crate) fn enter(&self, thread: usize) {
+    pub(crate) fn enter(&self, thread: usize, is_bystander: impl FnOnce() -> bool) -> bool {
         let holder = self.thread.load(Ordering::SeqCst);
         if holder == thread {
             self.is_away.store(false, Ordering::Relaxed);
-            return;
+            return true;
         }
-        let is_free = holder == 0 || self.is_away.load(Ordering::SeqCst);
+        let is_bystander = is_bystander();
+        let is_free = holder == 0 || !is_bystander && self.is_away.load(Ordering::SeqCst);
         let (made, else_read) = (Ordering::SeqCst, Ordering::Relaxed);
-        if is_free
+        let is_given = is_free
             && self
                 .thread
                 .compare_exchange(holder, thread, made, else_read)
-                .is_ok()
-        {
+                .is_ok();
+        if is_given {
             self.is_away.store(false, Ordering::SeqCst);
         }
+        is_given || !is_bystander
+    }
+
+    /// Gives the lead to a thread that waits, whichever has it.
+    pub(crate) fn take(&self, thread: usize) {
+        self.thread.store(thread, Ordering::SeqCst);
+        self.is_away.store(false, Ordering::SeqCst);
+    }
+
+    /// Returns whether a thread has the lead, which may be away.
+    pub(crate) fn is_held(&self) -> bool {
+        self.thread.load(Ordering::SeqCst) != 0
     }
 
     /// Returns whether no waiting thread has the lead.
@@ -72,14 +87,14 @@ mod tests {
     fn a_thread_has_the_lead_until_it_leaves_its_wait() {
         let lead = Lead::default();
         assert!(lead.is_vacant());
-        lead.enter(1);
-        lead.enter(2);
+        lead.enter(1, || false);
+        lead.enter(2, || false);
         assert!(!lead.is_vacant());
         assert!(!lead.leave(2), "it is another's");
         assert!(!lead.is_vacant());
         assert!(lead.leave(1));
         assert!(lead.is_vacant());
-        lead.enter(2);
+        lead.enter(2, || false);
         assert!(!lead.is_vacant());
         assert!(!lead.leave(1), "it is another's");
     }
@@ -87,10 +102,10 @@ mod tests {
     #[test]
     fn the_lead_goes_to_the_thread_that_sleeps_on_the_device() {
         let lead = Lead::default();
-        lead.enter(1);
+        lead.enter(1, || false);
         lead.give(2, 3);
         assert!(lead.leave(1), "only its holder gives it");
-        lead.enter(1);
+        lead.enter(1, || false);
         lead.give(1, 2);
         assert!(!lead.leave(1));
         lead.vacate();

@@ -19,9 +19,20 @@ pub(crate) const NUDGED_SLEEP_NS: u64 = 8_000_000;
 pub(crate) enum Kept {
     One(Arc<dyn Awaited>),
     Many(Arc<[Arc<dyn Awaited>]>),
+    /// Whatever comes by the wire.
+    Wire,
 }
 
 impl Kept {
+    /// Returns false if the stack has nothing for the thread.
+    fn is_of_stack(&self) -> bool {
+        match self {
+            Kept::One(one) => one.is_of_stack(),
+            Kept::Many(many) => !many.is_empty(),
+            Kept::Wire => true,
+        }
+    }
+
     fn subscribe(&self, waiter: &Arc<Waiter>) {
         match self {
             Kept::One(one) => one.begin_wait(waiter),
@@ -30,6 +41,7 @@ impl Kept {
                     one.watch(Watch::Thread(Arc::clone(waiter)));
                 }
             }
+            Kept::Wire => {}
         }
     }
 }
@@ -54,6 +66,7 @@ impl Sleeper {
                 }
                 None
             }
+            Kept::Wire => None,
         }
     }
 }
@@ -63,6 +76,10 @@ impl Sleeper {
 struct Leader {
     thread: usize,
     waiter: Arc<Waiter>,
+    /// The stack has nothing for it: it leads as long as no other thread sleeps that could.
+    is_bystander: bool,
+    /// The thread that is to lead when this one has stopped.
+    successor: Option<(usize, Arc<Waiter>)>,
 }
 
 /// All sleeping threads of a station.
@@ -80,6 +97,8 @@ pub(crate) struct Sleepers {
     /// The thread that is to lead, for good: no other one begins to.
     claimant: Lock<Option<Arc<Waiter>>>,
     is_claimed: AtomicBool,
+    /// Nothing drives the engine while the thread that does is away.
+    is_alone: AtomicBool,
     pub(crate) pool: WaiterPool,
     /// The lead of the thread that drives, asleep or awake.
     pub(crate) lead: Lead,
@@ -120,7 +139,7 @@ impl Sleepers {
         Some(asleep.remove(at))
     }
 
-    pub(crate) fn try_lead(&self, thread: usize, waiter: &Arc<Waiter>) -> bool {
+    pub(crate) fn try_lead(&self, thread: usize, waiter: &Arc<Waiter>, is_bystander: bool) -> bool {
         if self.is_claimed.load(Ordering::Acquire) && !self.is_claimant(waiter) {
             return false;
         }
@@ -128,14 +147,30 @@ impl Sleepers {
             return false;
         }
         let waiter = Arc::clone(waiter);
-        *self.leader.lock() = Some(Leader { thread, waiter });
+        *self.leader.lock() = Some(Leader {
+            thread,
+            waiter,
+            is_bystander,
+            successor: None,
+        });
         true
     }
 
-    /// Gives the lead to the thread that drives, for a thread that falls asleep and may not lead.
+    /// Gives the lead to the thread that drives, for a thread that falls asleep and may not lead. A
+    /// bystander that drives is asked to stop instead, and the thread is woken when it has.
     /// Returns false if no thread drives.
-    pub(crate) fn yield_lead(&self, thread: usize) -> bool {
-        let leader = self.leader.lock().as_ref().map(|leader| leader.thread);
+    pub(crate) fn yield_lead(&self, thread: usize, waiter: &Arc<Waiter>) -> bool {
+        let leader = self.leader.lock().as_mut().map(|leader| {
+            if !leader.is_bystander {
+                return leader.thread;
+            }
+            if leader.successor.is_none() {
+                leader.successor = Some((thread, Arc::clone(waiter)));
+                self.lead.take(thread);
+                leader.waiter.notify();
+            }
+            leader.successor.as_ref().map_or(0, |it| it.0)
+        });
         let is_claimed = self.is_claimed.load(Ordering::Acquire);
         if leader.is_some() || is_claimed {
             // A claimant is about to lead.
@@ -166,10 +201,13 @@ impl Sleepers {
         if !leader.as_ref().is_some_and(is_it) {
             return false;
         }
-        *leader = None;
+        let successor = leader.take().and_then(|leader| leader.successor);
         self.leader_until_ns.store(0, Ordering::Release);
         self.is_led.store(false, Ordering::Release);
         drop(leader);
+        if let Some((_, waiter)) = successor {
+            waiter.notify();
+        }
         if self.is_claimed.load(Ordering::Acquire)
             && let Some(claimant) = &*self.claimant.lock()
         {
@@ -191,7 +229,7 @@ impl Sleepers {
             *self.claimant.lock() = Some(Arc::clone(waiter));
             self.is_claimed.store(true, Ordering::Release);
         }
-        if self.try_lead(thread, waiter) {
+        if self.try_lead(thread, waiter, false) {
             return true;
         }
         if let Some(leader) = &*self.leader.lock() {
@@ -206,6 +244,18 @@ impl Sleepers {
         self.stop_leading(waiter);
         self.lead.vacate();
         self.pass_on();
+    }
+
+    /// Tells whether a stand-in drives the engine while no thread does. Without one every sleeping
+    /// thread may lead.
+    pub(crate) fn set_stand_in(&self, has_stand_in: bool) {
+        self.is_alone.store(!has_stand_in, Ordering::Relaxed);
+    }
+
+    /// Returns whether a thread is a bystander: the stack has nothing for it, and another one need
+    /// not be replaced while it is away.
+    pub(crate) fn is_bystander(&self, is_of_stack: bool) -> bool {
+        !is_of_stack && !self.is_alone.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_leader_until(&self, until_ns: u64) {
@@ -234,13 +284,18 @@ impl Sleepers {
         self.pass_on();
     }
 
-    /// Lets another sleeper lead when a thread leaves, if none leads now.
+    /// Lets another sleeper lead when a thread leaves, if none leads now. A bystander is not woken
+    /// while the thread that left may come back.
     pub(crate) fn pass_on(&self) {
         if self.is_empty() || self.is_led.load(Ordering::Acquire) || !self.lead.is_vacant() {
             return;
         }
         let mut rings = Rings::default();
-        if let Some(sleeper) = self.asleep.lock().first() {
+        let asleep = self.asleep.lock();
+        let mut sleepers = asleep.iter();
+        let may_come_back = self.lead.is_held();
+        let first = sleepers.find(|it| !self.is_bystander(it.kept.is_of_stack()));
+        if let Some(sleeper) = first.or_else(|| asleep.first().filter(|_| !may_come_back)) {
             rings.notify(&sleeper.waiter);
         }
     }
@@ -314,16 +369,76 @@ mod tests {
     fn a_claimed_lead_is_handed_over_by_its_holder_and_stays() {
         let sleepers = Sleepers::default();
         let [leader, claimant, other] = [(); 3].map(|()| sleepers.pool.take());
-        assert!(sleepers.try_lead(1, &leader));
+        assert!(sleepers.try_lead(1, &leader, false));
         assert!(leader.fall_asleep() && claimant.fall_asleep());
         assert!(!sleepers.claim_lead(2, &claimant), "another leads");
         assert!(!leader.notify(), "it has been asked to stop");
         assert!(sleepers.stop_leading(&leader));
         assert!(!claimant.notify(), "it has been told");
-        assert!(!sleepers.try_lead(3, &other), "it is claimed");
+        assert!(!sleepers.try_lead(3, &other, false), "it is claimed");
         assert!(sleepers.claim_lead(2, &claimant));
-        assert!(!sleepers.try_lead(3, &other));
+        assert!(!sleepers.try_lead(3, &other, false));
         sleepers.give_up_claim(&claimant);
-        assert!(sleepers.try_lead(3, &other));
+        assert!(sleepers.try_lead(3, &other, false));
+    }
+
+    fn sleep_of(sleepers: &Sleepers, thread: usize, kept: Kept) -> Arc<Waiter> {
+        let waiter = sleepers.pool.take();
+        assert!(sleepers.enter(thread, &waiter, || kept));
+        assert!(waiter.fall_asleep());
+        waiter
+    }
+
+    /// A thread sleeps on descriptors of the kernel.
+    fn bystander(sleepers: &Sleepers, thread: usize) -> Arc<Waiter> {
+        sleep_of(sleepers, thread, Kept::Many(Arc::new([])))
+    }
+
+    #[test]
+    fn a_bystander_sleeps_on_while_the_thread_that_drove_is_away() {
+        let sleepers = Sleepers::default();
+        assert!(sleepers.lead.enter(1, || false));
+        let waiter = bystander(&sleepers, 2);
+        assert!(sleepers.lead.leave(1));
+        sleepers.pass_on();
+        assert!(!sleepers.lead.enter(2, || true));
+        assert!(waiter.notify(), "it has not been woken");
+        waiter.wake_up(true);
+        assert!(waiter.fall_asleep());
+        let other = sleep_of(&sleepers, 3, Kept::Wire);
+        sleepers.pass_on();
+        assert!(!other.notify(), "it has been woken to lead");
+        assert!(waiter.notify(), "it has not been woken");
+    }
+
+    #[test]
+    fn a_bystander_is_woken_for_a_thread_that_is_away_for_too_long() {
+        let sleepers = Sleepers::default();
+        assert!(sleepers.lead.enter(1, || false));
+        let waiter = bystander(&sleepers, 2);
+        assert!(sleepers.lead.leave(1));
+        sleepers.replace_leader();
+        assert!(!waiter.notify(), "it has been woken");
+        assert!(sleepers.lead.enter(2, || true));
+    }
+
+    #[test]
+    fn a_bystander_that_leads_stops_for_a_thread_that_waits_for_a_socket() {
+        let sleepers = Sleepers::default();
+        assert!(
+            sleepers.lead.enter(1, || true),
+            "no other thread has waited"
+        );
+        let waiter = bystander(&sleepers, 1);
+        assert!(sleepers.try_lead(1, &waiter, true));
+        let other = sleep_of(&sleepers, 2, Kept::Wire);
+        assert!(sleepers.lead.enter(2, || false));
+        assert!(!sleepers.try_lead(2, &other, false));
+        assert!(sleepers.yield_lead(2, &other), "it may sleep");
+        assert!(!waiter.notify(), "the bystander has been asked to stop");
+        assert!(sleepers.stop_leading(&waiter));
+        assert!(!sleepers.lead.enter(1, || true));
+        assert!(!other.notify(), "it has been woken to lead");
+        assert!(sleepers.try_lead(2, &other, false));
     }
 }

@@ -39,6 +39,11 @@ pub(crate) trait Recipient: Debug + Send + Sync {
 
 /// An object on which threads sleep.
 pub(crate) trait Awaited: Any + Debug + Send + Sync {
+    /// Returns false if the stack has nothing for a thread that sleeps on this object.
+    fn is_of_stack(&self) -> bool {
+        true
+    }
+
     fn watch(&self, watch: Watch);
 
     /// Removes the watches that `is_it` names.

@@ -180,6 +180,7 @@ impl Engines {
                 };
                 found.filter(|attachment| !attachment.is_dead())
             }),
+            Subject::Wire => None,
         }
     }
 
@@ -261,6 +262,7 @@ impl Engines {
         let station = &attachment.station;
         station.batch.set_net(attachment.has_ticker());
         let sleepers = Arc::clone(&station.sleepers);
+        sleepers.set_stand_in(attachment.driver.has_stand_in());
         let are_several = Arc::clone(&self.homes.is_any);
         let it = Arc::downgrade(attachment);
         attachment.driver.set_on_unseen_events(Box::new(move || {

@@ -106,12 +106,60 @@ struct WaitContext<'a> {
     /// The engine, if it is not the first.
     elsewhere: Option<&'a Arc<Attachment>>,
     thread: usize,
+    /// The stack has nothing for the thread, and another thread drives.
+    is_bystander: bool,
     begun_ns: u64,
     /// The end of the last sleep.
     woke_ns: Cell<u64>,
 }
 
+/// Part of a thread that is about to sleep at an engine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// A thread that may drive.
+    Driver,
+    /// A thread for which the stack has nothing. It drives until another one sleeps that could.
+    Substitute,
+    /// A thread for which the stack has nothing, beside one that drives.
+    Bystander,
+}
+
 impl WaitContext<'_> {
+    /// Takes the lead, if it is to be had.
+    fn enter_lead(&self) -> Role {
+        let sleepers = &self.station.sleepers;
+        let is_bystander = sleepers.is_bystander(self.plan.subject.is_of_stack());
+        match sleepers.lead.enter(self.thread, || is_bystander) {
+            false => Role::Bystander,
+            true if is_bystander => Role::Substitute,
+            true => Role::Driver,
+        }
+    }
+
+    fn sleep_once(
+        &self,
+        waiter: &Arc<Waiter>,
+        attachment: Option<&Attachment>,
+        role: Role,
+        kernel: &dyn Kernel,
+        now: u64,
+        left: Option<u64>,
+    ) -> Slept {
+        let sleepers = &self.station.sleepers;
+        let is_substitute = role == Role::Substitute;
+        match attachment {
+            None => {}
+            // It may have led until now.
+            Some(_) if role == Role::Bystander => sleepers.pass_on(),
+            Some(attachment) if sleepers.try_lead(self.thread, waiter, is_substitute) => {
+                return self.sleep_leading(waiter, attachment, kernel, now, left);
+            }
+            Some(_) if sleepers.yield_lead(self.thread, waiter) => {}
+            Some(_) => return Slept::NOT_AT_ALL,
+        }
+        self.plan.sleep_in_ppoll(kernel, waiter, None, left)
+    }
+
     fn sleep_leading(
         &self,
         waiter: &Waiter,
@@ -227,13 +275,14 @@ impl Process {
         }
         station.answers.take(thread);
         station.batch.end(thread);
-        let at = WaitContext {
+        let mut at = WaitContext {
             plan,
             station,
             elsewhere: attachment
                 .as_ref()
                 .filter(|_| !Arc::ptr_eq(station, &self.engines.station)),
             thread,
+            is_bystander: false,
             begun_ns,
             woke_ns: Cell::new(0),
         };
@@ -245,7 +294,7 @@ impl Process {
         }
         let sleepers = &station.sleepers;
         if attachment.is_some() {
-            sleepers.lead.enter(thread);
+            at.is_bystander = at.enter_lead() == Role::Bystander;
         }
         let outcome = self.wait_from(&at, attachment.as_ref(), &mut check);
         // A thread that begins to sleep after this finds the lead free.
@@ -335,6 +384,9 @@ impl Process {
     #[inline]
     fn spin_budget_ns(&self, at: &WaitContext<'_>) -> u64 {
         let Station { spin, number, .. } = at.station;
+        if at.is_bystander {
+            return 0;
+        }
         let is_crowded =
             || self.engines.homes.is_any() && self.spinners.is_crowded(*number, at.begun_ns);
         match spin.budget_ns() {
@@ -439,8 +491,9 @@ impl Process {
                 return Ok(None);
             };
             let is_due = !std::mem::take(&mut is_turned);
+            let mut role = Role::Bystander;
             if let Some(attachment) = &attachment {
-                at.station.sleepers.lead.enter(at.thread);
+                role = at.enter_lead();
                 if is_due {
                     attachment.turn(now);
                 }
@@ -465,13 +518,14 @@ impl Process {
             let left = at.plan.deadline_ns.map(|deadline| deadline - now);
             let left = least(left, starved);
             let left = least(left, self.engines.absence.sleep_ns());
-            let slept = match attachment {
-                Some(attachment) if at.station.sleepers.try_lead(at.thread, waiter) => {
-                    at.sleep_leading(waiter, &attachment, &*self.kernel, now, left)
-                }
-                Some(_) if !at.station.sleepers.yield_lead(at.thread) => Slept::NOT_AT_ALL,
-                _ => at.plan.sleep_in_ppoll(&*self.kernel, waiter, None, left),
-            };
+            let slept = at.sleep_once(
+                waiter,
+                attachment.as_deref(),
+                role,
+                &*self.kernel,
+                now,
+                left,
+            );
             waiter.wake_up(slept.rang);
             kernel = slept.kernel;
             now = slept.woke_ns.unwrap_or_else(|| self.kernel.now_ns());
