@@ -74,6 +74,6 @@ pub use slipstack_terms::{LinkTags, Transport, VlanTag};
 pub use slipstack_wire::{Gso, LinkId, PartialChecksum, RxChecksum, RxMeta, TxOffload};
 pub use slots::{PORTS_MAX, Slots, open_slot, peek_slot};
 pub use steering::{
-    BUCKETS, EXCEPTIONS_MAX, Flow, GROUPS_MAX, Move, OWN_MAX, Port, ROWS_MAX, Row, Rule, SLOTS_MAX,
-    SlotSet, Steering, TRANSIT_GROUP,
+    BUCKETS, EXCEPTIONS_MAX, Flow, GROUPS_MAX, Move, OWN_MAX, Port, ROWS_MAX, RecentFlows, Row,
+    Rule, SLOTS_MAX, SlotSet, Steering, TRANSIT_GROUP,
 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slipstack_channel::{INBOX_BYTES, INBOX_CELLS, InboxMessage};
-use slipstack_device::{Flow, Port, SlotSet, Steering, Transport};
+use slipstack_device::{Flow, Port, RecentFlows, SlotSet, Steering, Transport};
 use slipstack_mem::{Doorbell, InboxReader, MpscInbox, RawSlice, Region};
 use slipstack_wire::flow::{FrameFlow, is_group_frame};
 use slipstack_wire::frame_fragment::{FrameFragment, PacketId};
@@ -31,6 +31,8 @@ pub struct Interconnect {
     inboxes: Vec<MpscInbox>,
     bells: Vec<Doorbell>,
     steering: Arc<Steering>,
+    /// The slots of the latest frames' flows.
+    recent: RecentFlows,
     reader: InboxReader,
 }
 
@@ -87,6 +89,7 @@ impl Interconnect {
             inboxes,
             bells,
             steering: Arc::new(steering),
+            recent: RecentFlows::default(),
             reader: InboxReader::new(own),
         })
     }
@@ -114,12 +117,12 @@ impl Interconnect {
 
     /// Returns the slots that get frames of a flow, as bits: one, or for a multicast group all that
     /// serve the port, including this one, whose own multicast frames are looped back.
-    fn find_slots_of(&self, flow: &Flow, is_to_group: bool) -> SlotSet {
+    fn find_slots_of(&mut self, flow: &Flow, is_to_group: bool) -> SlotSet {
         if is_to_group {
             let port = flow.local.port();
             return self.steering.find_slots(flow.proto, port) | self.own_bit();
         }
-        1 << self.steering.find_slot(flow.proto, flow.local, flow.remote)
+        1 << self.recent.find_slot(&self.steering, flow)
     }
 
     fn own_bit(&self) -> SlotSet {
@@ -278,7 +281,7 @@ impl Local {
 
     /// The slots that get this frame, as bits; 0: it is ours alone.
     fn find_slots(&mut self, frame: &[u8]) -> SlotSet {
-        let Some(interconnect) = &self.interconnect else {
+        let Some(interconnect) = &mut self.interconnect else {
             return 0;
         };
         if let Some(parsed) = FrameFlow::parse(frame) {
@@ -372,16 +375,14 @@ impl Local {
     /// Puts a segment for our own address into another engine's inbox; `None`: it is for this
     /// stack, which takes whole frames.
     pub(crate) fn take_stream(
-        &self,
+        &mut self,
         link: u16,
         header: &[u8],
         payload: [RawSlice<'_>; 2],
     ) -> Option<Taken> {
-        let interconnect = self.interconnect.as_ref()?;
+        let interconnect = self.interconnect.as_mut()?;
         let flow = flow_of(&FrameFlow::parse_headers(header)?);
-        let slot = interconnect
-            .steering
-            .find_slot(flow.proto, flow.local, flow.remote);
+        let slot = interconnect.recent.find_slot(&interconnect.steering, &flow);
         if slot == interconnect.own_slot {
             return None;
         }

@@ -9,6 +9,7 @@
 //! 1314816  kernel's ports, a bit each: 8192 bytes of TCP, 8192 of UDP
 //! 1331200  members     256 × 256 bytes: the slots of each group, see [`MEMBERS`]
 //! 1396736  turns       256 × u32: how many flows of each group a rule has given out
+//! 1397760  versions    4096 × u64: how often an exception of each bucket has changed
 //! 2097152  addresses   two halves of 1 MiB, of which one is in use: see `addresses.rs`
 //! ```
 
@@ -45,6 +46,8 @@ pub(crate) const MEMBERS_COUNT: usize = SLOTS_MAX / 8;
 pub(crate) const MEMBERS_LIST: usize = 32;
 /// Programs write here.
 pub(crate) const TURNS: usize = MEMBERS + GROUPS_MAX * MEMBERS_LEN;
+/// Changes of the exceptions of flows of each bucket, for engines that remember them (u64 each).
+pub(crate) const VERSIONS: usize = TURNS + 4 * GROUPS_MAX;
 pub(crate) const ADDRESSES: usize = 2 << 20;
 pub(crate) const LEN: usize = ADDRESSES + 2 * HALF_LEN;
 
@@ -91,7 +94,7 @@ pub(crate) const PROBES: usize = 16;
 /// bucket visits all.
 pub(crate) const PROBE_STEP: u32 = 1361;
 
-const _: () = assert!(ALIVE + SLOTS_MAX <= TCP_PORTS && TURNS + 4 * GROUPS_MAX <= ADDRESSES);
+const _: () = assert!(ALIVE + SLOTS_MAX <= TCP_PORTS && VERSIONS + 8 * BUCKETS <= ADDRESSES);
 const _: () = assert!(MEMBERS_LIST + SLOTS_MAX <= MEMBERS_LEN && MEMBERS_COUNT < MEMBERS_LIST);
 const _: () = assert!(RATE_LIMITS + 4 * RATES <= RATE_STATES);
 const _: () = assert!(RATE_STATES + 16 * RATES <= ALIVE);

@@ -22,6 +22,7 @@ pub(crate) mod layout;
 mod load;
 mod rates;
 mod raw;
+mod recent;
 pub(crate) mod row;
 mod rules;
 mod sharing;
@@ -47,6 +48,7 @@ use table::{Tables, Writer};
 pub(crate) use load::{load_steering, maps};
 
 pub use layout::{BUCKETS, GROUPS_MAX, OWN_MAX, SLOTS_MAX, TRANSIT_GROUP};
+pub use recent::RecentFlows;
 pub use row::{ROWS_MAX, Row};
 pub use rules::Rule;
 
@@ -435,6 +437,7 @@ impl Steering {
             let count = self.tables.read().load_u32(layout::EXCEPTIONS);
             table.u32(layout::EXCEPTIONS, count + 1);
         }
+        self.note_change(table, flow);
         Ok(())
     }
 
@@ -445,6 +448,7 @@ impl Steering {
             Ok(()) => {
                 let count = self.tables.read().load_u32(layout::EXCEPTIONS);
                 table.u32(layout::EXCEPTIONS, count.saturating_sub(1));
+                self.note_change(table, flow);
                 Ok(())
             }
             Err(source) if source.raw_os_error() == Some(libc::ENOENT) => Ok(()),

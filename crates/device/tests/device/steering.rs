@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketType};
 
 use crate::net::{self, L4, Namespace, PEER, Pair, STACK};
 use slipstack_device::{
-    Device, DeviceError, Flow, Port, RingPosition, Slots, Steering, Transport, iface,
+    Device, DeviceError, Flow, Port, RecentFlows, RingPosition, Slots, Steering, Transport, iface,
 };
 
 pub(crate) const SLOTS: u16 = 4;
@@ -313,6 +313,42 @@ fn an_engine_reads_the_tables_and_cannot_write_them() {
             ])
             .is_ok_and(|view| view.fds().is_none())
         );
+    });
+}
+
+#[test]
+fn an_engine_that_remembers_flows_follows_each_change_of_their_exceptions() {
+    for_each_back_end("recent", |bench| {
+        let writer = bench.steering();
+        let reader = Steering::from_fds(writer.read_only_fds().unwrap()).unwrap();
+        let mut recent = RecentFlows::default();
+        let flow_from = |port| Flow {
+            proto: Transport::Tcp,
+            local: SocketAddr::from((STACK, 80)),
+            remote: SocketAddr::from((PEER, port)),
+        };
+        let flow = flow_from(5555);
+        writer.set_port(Transport::Tcp, 80, Port::Slot(1)).unwrap();
+        assert_eq!(recent.find_slot(&reader, &flow), 1);
+        for slot in [2, 3] {
+            writer.add_exceptions(&[(flow, slot)]).unwrap();
+            assert_eq!(
+                [(); 2].map(|()| recent.find_slot(&reader, &flow)),
+                [slot; 2]
+            );
+        }
+        // More than are remembered.
+        for port in 10_000..20_000 {
+            assert_eq!(recent.find_slot(&reader, &flow_from(port)), 1);
+        }
+        assert_eq!(recent.find_slot(&reader, &flow), 3);
+        writer.remove_exception(&flow).unwrap();
+        assert_eq!(recent.find_slot(&reader, &flow), 1);
+        writer.add_exceptions(&[(flow_from(5556), 2)]).unwrap();
+        assert_eq!(recent.find_slot(&reader, &flow), 1, "it has none any more");
+        writer.set_port(Transport::Tcp, 80, Port::Slot(3)).unwrap();
+        assert_eq!(recent.find_slot(&reader, &flow), 3);
+        assert_eq!(recent.find_slot(&reader, &flow_from(5556)), 2);
     });
 }
 
