@@ -140,3 +140,14 @@ def two_programs_have_one_port_for_datagrams_at_two_addresses(world):
                 question = f"{turn} ".encode()
                 sock.sendto(question, (address, 7901))
                 assert sock.recvfrom(100) == (question + address.encode(), (address, 7901))
+
+
+@test(modes=("inprocess", "instance"))
+def a_wait_in_vain_names_the_ports_that_are_listened_on(world):
+    server = world.stack(*world.program("aborted.py"), 8000)
+    assert world.admin("wait", 8000).wait(1) == 0, server.tail()
+    in_vain = world.admin("wait", 8001, "--seconds", 1)
+    assert in_vain.wait(1) == 1
+    told = "nothing listens on port 8001 after 1 s; listened on: 8000"
+    assert told in in_vain.errors(), in_vain.tail()
+    assert "listened on: 8000" in world.admin("wait", 8000, "--udp", "--seconds", 0).errors()

@@ -1,5 +1,6 @@
 //! `slipstack wait`: waits until a program listens, or an instance is ready.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -42,10 +43,15 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::SUCCESS);
         }
         if Instant::now() >= until {
+            let others = what_there_is(&reports);
             return Err(Failure::new(match target {
                 Target::Instance(name) => format!("no instance {name} after {seconds} s"),
-                Target::Port(port) => format!("nothing listens on port {port} after {seconds} s"),
-                Target::Address(ip) => format!("nothing listens on {ip} after {seconds} s"),
+                Target::Port(port) => {
+                    format!("nothing listens on port {port} after {seconds} s; {others}")
+                }
+                Target::Address(ip) => {
+                    format!("nothing listens on {ip} after {seconds} s; {others}")
+                }
             }));
         }
         std::thread::sleep(PAUSE);
@@ -81,6 +87,28 @@ fn is_there(report: &StatusReport, target: &Target, protocol: Transport) -> bool
         Target::Port(port) => listens(*port, None),
         Target::Address(address) => listens(address.port(), Some(address.ip())),
         Target::Instance(name) => report.instances.iter().any(|it| it.name == *name),
+    }
+}
+
+/// Returns the ports that programs listen on instead, for the message of a wait in vain.
+fn what_there_is(reports: &[StatusReport]) -> String {
+    if reports.is_empty() {
+        return "no stack runs".to_owned();
+    }
+    let ports = reports.iter().flat_map(|report| &report.ports);
+    let names: BTreeSet<(u16, &str)> = ports
+        .map(|it| match it.protocol {
+            Transport::Tcp => (it.port, ""),
+            Transport::Udp => (it.port, "/udp"),
+        })
+        .collect();
+    let names: Vec<String> = names
+        .iter()
+        .map(|(port, protocol)| format!("{port}{protocol}"))
+        .collect();
+    match names.as_slice() {
+        [] => "no port is listened on".to_owned(),
+        names => format!("listened on: {}", names.join(", ")),
     }
 }
 
