@@ -6,6 +6,7 @@
  *     7008 waits 300 ms, says "late\n", echoes
  *     7009 urgent data as it is told to, line by line: see `urgent`
  *     7011 reads with MSG_OOB and marks, says what it found   7012 sends 60 MiB, closes
+ *     7013 echo, takes data with the SYN (TCP_FASTOPEN)
  *     7010 "PORT what\n": connects back to the asker's PORT and does `what`:
  *          hello  sends "hello\n", waits for EOF
  *          oob    sends "ab", an urgent "X", "cd", waits for EOF
@@ -169,7 +170,8 @@ static void *serve_one(void *argument) {
     getsockname(fd, (void *)&own, &len);
     char byte;
     switch (ntohs(own.sin_port)) {
-    case 7001: echo(fd); break;
+    case 7001:
+    case 7013: echo(fd); break;
     case 7002: send_all(fd, "hello\n", 6); break;
     // A connect() that has not returned would tell of the reset itself.
     case 7003: usleep(20000); reset(fd); return 0;
@@ -191,6 +193,7 @@ static int open_port(int kind, int port) {
     int fd = socket(AF_INET, kind, 0), one = 1, small = 4096;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (port == 7006) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    if (port == 7013) setsockopt(fd, IPPROTO_TCP, TCP_FASTOPEN, &small, sizeof small);
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(port)};
     if (bind(fd, (void *)&any, sizeof any)) perror("peer: bind"), exit(1);
     if (kind == SOCK_STREAM && listen(fd, 128)) perror("peer: listen"), exit(1);
@@ -268,7 +271,7 @@ static void *serve_udp(void *argument) {
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     pthread_t thread;
-    int ports[] = {7001, 7002, 7003, 7004, 7005, 7006, 7007, 7008, 7009, 7010, 7011, 7012};
+    int ports[] = {7001, 7002, 7003, 7004, 7005, 7006, 7007, 7008, 7009, 7010, 7011, 7012, 7013};
     for (size_t i = 0; i < sizeof ports / sizeof *ports; i++)
         pthread_create(&thread, 0, serve_tcp, (void *)(intptr_t)open_port(SOCK_STREAM, ports[i]));
     for (int port = 7001; port <= 7003; port++)

@@ -11,7 +11,8 @@ pub struct State(pub(crate) u16);
 
 impl State {
     pub const NONE: State = State(0);
-    /// The handshake is done; stays set until the socket is closed.
+    /// The handshake is done, or its SYN takes data (then with `OPENING`); stays set until the
+    /// socket is closed.
     pub const CONNECTED: State = State(1);
     pub const CONNECTING: State = State(1 << 1);
     pub const LISTENING: State = State(1 << 2);
@@ -28,6 +29,8 @@ impl State {
     pub const SHUT: State = State(1 << 8);
     /// The peer has sent FIN, whatever came after it.
     pub const FIN: State = State(1 << 9);
+    /// The connection takes the data of its SYN; the SYN-ACK has not come.
+    pub const OPENING: State = State(1 << 10);
 
     #[inline]
     pub const fn contains(self, other: State) -> bool {
@@ -61,7 +64,7 @@ impl BitOrAssign for State {
 
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [&str; 9] = [
+        const NAMES: [&str; 11] = [
             "CONNECTED",
             "CONNECTING",
             "LISTENING",
@@ -71,6 +74,8 @@ impl fmt::Debug for State {
             "ERR",
             "CLOSED",
             "SHUT",
+            "FIN",
+            "OPENING",
         ];
         let mut set = f.debug_set();
         for (bit, name) in NAMES.iter().enumerate() {

@@ -188,6 +188,7 @@ impl Effects for Fx<'_> {
                 origin,
             } => env.on_accepted(listener, conn, &Ends::of(local, remote), origin),
             Event::Connected { conn } => env.on_connected(conn),
+            Event::Opening { conn } => env.on_opening(conn),
             Event::Failed { conn, reason } => env.on_failed(conn, reason),
             Event::Urgent { conn, at, byte } => env.on_urgent(conn, at, byte),
             Event::Fin { conn } => env.on_fin(conn),
@@ -424,8 +425,17 @@ impl Environment {
             return;
         };
         self.counters.connected += 1;
-        self.set_bits(owner, State::CONNECTED, State::CONNECTING);
+        let before = State::CONNECTING | State::OPENING;
+        self.set_bits(owner, State::CONNECTED, before);
         self.deferred.push(Deferred::Describe(conn));
+    }
+
+    #[cold]
+    fn on_opening(&mut self, conn: ConnId) {
+        if let Some(owner) = self.conn_owner(conn) {
+            let now = State::CONNECTED | State::OPENING;
+            self.set_bits(owner, now, State::CONNECTING);
+        }
     }
 
     #[cold]

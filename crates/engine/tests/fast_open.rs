@@ -55,7 +55,8 @@ fn the_second_connection_brings_its_request_with_the_syn() {
     // The second one may write at once, and nothing has left.
     let second = connect(&mut world);
     world.step();
-    assert!(client.state(second).contains(State::CONNECTED));
+    let opening = State::CONNECTED | State::OPENING;
+    assert!(client.state(second).contains(opening));
     world.settle(10_000_000);
     assert_eq!(server.accept(listener), None);
     assert_eq!(client.send(second, &[IoSlice::new(b"request")], false), 7);
@@ -75,4 +76,5 @@ fn the_second_connection_brings_its_request_with_the_syn() {
     world.settle(10_000_000);
     let got = client.recv(second, &mut [IoSliceMut::new(&mut bytes)]);
     assert_eq!(&bytes[..got], b"answer");
+    assert!(!client.state(second).contains(State::OPENING));
 }

@@ -411,6 +411,7 @@ impl Effects for HostEffects {
             }
             Event::Accepted { conn, .. }
             | Event::Connected { conn }
+            | Event::Opening { conn }
             | Event::Failed { conn, .. }
             | Event::Urgent { conn, .. } => {
                 self.open_streams_of(conn, "event");

@@ -431,7 +431,10 @@ impl World {
                 remote,
             } => self.note_flow(index, conn, (local, remote)),
             Event::Neighbour { ip, mac } => self.publish(index, ip, mac),
-            Event::Urgent { .. } | Event::Conflict { .. } | Event::UdpFailed { .. } => {}
+            Event::Opening { .. }
+            | Event::Urgent { .. }
+            | Event::Conflict { .. }
+            | Event::UdpFailed { .. } => {}
         }
         Ok(())
     }

@@ -234,6 +234,8 @@ pub enum Event {
     },
     /// An active open succeeded.
     Connected { conn: ConnId },
+    /// An active open with Fast Open may be given the data of its SYN. `Connected` follows.
+    Opening { conn: ConnId },
     /// The connection (or the attempt) is dead. `Released` follows.
     Failed { conn: ConnId, reason: Reason },
     /// In-order bytes are available up to this offset.

@@ -182,6 +182,9 @@ options! {
     /// Buffers that do not tune themselves: 1 = sending, 2 = receiving (SO_BUF_LOCK); a size that
     /// is set later adds its buffer.
     48 BufLock(u32) => buf_lock: Option<u32>, int SOCKET 72;
+    /// An active open begins with data that is at hand (MSG_FASTOPEN), and fails if the stack's
+    /// client side of Fast Open is off.
+    49 FastOpenSend(bool) => fast_open_send: bool;
 }
 
 #[cfg(test)]

@@ -11,6 +11,17 @@ impl Seen {
         self.0.contains(State::CONNECTED)
     }
 
+    /// Whether the connection takes the data of its SYN, and is not made yet.
+    pub(crate) fn is_opening(self) -> bool {
+        self.0.contains(State::OPENING)
+    }
+
+    /// Whether it is connected, and its handshake is done.
+    #[inline]
+    pub(crate) fn is_established(self) -> bool {
+        self.is_connected() && !self.is_opening()
+    }
+
     /// The peer's FIN has come, perhaps before an error: SOCK_DONE.
     pub(crate) fn is_done(self) -> bool {
         self.0.contains(State::FIN)
@@ -46,7 +57,7 @@ impl Seen {
 
     /// Whether it is connected, without more.
     pub(crate) fn only_connected(self) -> Seen {
-        match self.is_connected() {
+        match self.is_established() {
             true => Seen(State::CONNECTED),
             false => Seen(State::NONE),
         }
@@ -60,6 +71,7 @@ impl Seen {
             State::HUP,
             State::ERR,
             State::CLOSED,
+            State::OPENING,
         ];
         let set = facts
             .into_iter()
@@ -70,10 +82,11 @@ impl Seen {
 
     /// The state that watchers are notified of, as a number to compare.
     pub(crate) fn bits(self) -> u32 {
-        u32::from(self.is_connected())
+        u32::from(self.is_established())
             | u32::from(self.is_fin()) << 1
             | u32::from(self.is_hup()) << 2
             | u32::from(self.is_error()) << 3
             | u32::from(self.is_closed()) << 4
+            | u32::from(self.is_opening()) << 5
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct ConnectParams {
     pub(crate) is_nonblocking: bool,
     /// Set if data may go with the SYN because the server is known to accept it (RFC 7413).
     pub(crate) is_fast: bool,
+    /// Set if the call brings that data (MSG_FASTOPEN).
+    pub(crate) has_data: bool,
 }
 
 impl ConnectParams {
@@ -40,6 +42,15 @@ impl ConnectParams {
         ConnectParams {
             is_nonblocking: socket.is_nonblocking(),
             is_fast,
+            has_data: false,
+        }
+    }
+
+    /// Returns the option that the engine's socket needs for it.
+    fn option(self) -> Option<SocketOption> {
+        match self.has_data {
+            true => Some(SocketOption::FastOpenSend(true)),
+            false => self.is_fast.then_some(SocketOption::FastOpenConnect(true)),
         }
     }
 }
@@ -142,8 +153,8 @@ impl Process {
             }
         };
         let sock = open_for_connect(socket, &attachment)?;
-        if params.is_fast {
-            attachment.set_option(sock, SocketOption::FastOpenConnect(true));
+        if let Some(option) = params.option() {
+            attachment.set_option(sock, option);
         }
         attachment.name(sock, socket);
         let stream = Stream::connecting(Arc::clone(&attachment), sock);
@@ -220,6 +231,18 @@ impl Process {
         self.await_connection(socket, stream, Errno::EINPROGRESS)
     }
 
+    /// Waits for the SYN-ACK of a SYN that has data, unless SO_SNDTIMEO ends it before: a refusal
+    /// is the call's (tcp_sendmsg_fastopen()).
+    #[cold]
+    pub(crate) fn await_opening(&self, socket: &Arc<Description>, stream: &Stream) -> Outcome<()> {
+        stream.attachment().commands();
+        let plan = Plan::of_call(&*self.kernel, socket, &socket.send_timeout_ns, &[]);
+        match self.wait(&plan, |_| Ok(stream.poll_opened()))? {
+            Some(Err(error)) => Err(error.into()),
+            Some(Ok(())) | None => Ok(()),
+        }
+    }
+
     fn await_connection(
         &self,
         socket: &Arc<Description>,
@@ -236,7 +259,7 @@ impl Process {
         }
     }
 
-    fn connect_again(
+    pub(crate) fn connect_again(
         &self,
         socket: &Arc<Description>,
         stream: &Stream,

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use crate::addr::{Given, parse};
+use crate::addr::Given;
 use crate::calls::carved::LENT;
 use crate::calls::connect::ConnectParams;
 use crate::calls::send_datagram::system_time;
@@ -57,6 +57,12 @@ impl Process {
     ) -> Outcome<usize> {
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
+                let mut flags = flags;
+                if flags & libc::MSG_FASTOPEN != 0 && stream.is_failed() {
+                    let remote = self.network.opening_to(socket, to)?;
+                    self.connect_again(socket, stream, Given::Addr(remote))?;
+                    flags &= !libc::MSG_FASTOPEN;
+                }
                 let stamps = match control {
                     [] => None,
                     control => check_stream(control)?,
@@ -119,6 +125,9 @@ impl Process {
                 if !is_more || count < asked || stream.queued() >= SEGMENT_MIN {
                     stream.attachment().after_push(&*self.kernel, socket.id);
                 }
+                if stream.is_opening() && !is_nonblocking {
+                    self.await_opening(socket, stream)?;
+                }
                 count
             }
             Err(StreamError::Errno(error)) => return Err(error.into()),
@@ -152,9 +161,6 @@ impl Process {
     }
 
     /// MSG_FASTOPEN: connect and send in one call.
-    ///
-    /// DEVIATION(Linux): with a cookie a blocking MSG_FASTOPEN does not wait for the SYN-ACK; the
-    /// next call reports a refusal.
     fn send_opening(
         &self,
         socket: &Arc<Description>,
@@ -162,16 +168,11 @@ impl Process {
         to: Option<&[u8]>,
         flags: i32,
     ) -> Outcome<usize> {
-        let given = to.map(|to| parse(to, socket.family)).transpose()?;
-        let remote = match given.map(|given| self.network.zoned_for(socket, given)) {
-            None => return Err(Errno::EINVAL.into()),
-            Some(Given::Unspecified) => return Err(Errno::EOPNOTSUPP.into()),
-            Some(Given::Other) => return Err(Errno::EAFNOSUPPORT.into()),
-            Some(Given::Addr(remote)) => remote,
-        };
+        let remote = self.network.opening_to(socket, to)?;
         let params = ConnectParams {
             is_nonblocking: socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0,
             is_fast: true,
+            has_data: true,
         };
         self.connect_fresh(socket, remote, params)?;
         match socket.decided() {

@@ -38,8 +38,9 @@ impl Stream {
         if seen.is_error() {
             return ready | bits::HUP | bits::OUT | bits::IN | bits::RDHUP;
         }
-        if !seen.is_connected() {
-            return ready;
+        if !seen.is_established() {
+            let is_ready = self.takes_opening(here, seen);
+            return ready | if is_ready { bits::OUT } else { 0 };
         }
         if seen.is_fin() || shut & SHUT_READ != 0 {
             ready |= bits::IN | bits::RDHUP;

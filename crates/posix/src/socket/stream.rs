@@ -238,13 +238,14 @@ impl Stream {
 
     /// Returns the result of the attempt to connect; `None` while it goes on.
     pub(crate) fn poll_connect(&self) -> Option<Result<(), Errno>> {
-        let seen = self.seen();
+        let here = self.here();
+        let seen = self.seen_at(here);
         if seen.is_error() {
             let error = self.take_error();
             self.phase.store(FAILED, Ordering::Release);
             return Some(Err(error.unwrap_or(Errno::ECONNABORTED)));
         }
-        if seen.is_connected() {
+        if seen.is_established() || self.takes_opening(here, seen) {
             self.phase.store(OPEN, Ordering::Release);
             return Some(Ok(()));
         }
@@ -263,7 +264,13 @@ impl Stream {
     /// Returns the result of a second `connect` on this socket.
     pub(crate) fn connect_again(&self) -> Result<(), Errno> {
         if self.phase.load(Ordering::Acquire) == OPEN {
-            return Err(Errno::EISCONN);
+            let seen = self.seen();
+            return Err(
+                match seen.is_opening() && !self.takes_opening(self.here(), seen) {
+                    true => Errno::EALREADY,
+                    false => Errno::EISCONN,
+                },
+            );
         }
         match self.poll_connect() {
             None => Err(Errno::EALREADY),
@@ -410,7 +417,7 @@ impl Stream {
             let error = self.take_pending_error().map(StreamError::Errno);
             return Err(error.unwrap_or(StreamError::Pipe));
         }
-        if !seen.is_connected() {
+        if !(seen.is_established() || self.takes_opening(here, seen)) {
             return Err(StreamError::Wait);
         }
         if self.unsent_low.load(Ordering::Relaxed) != 0 && push != Push::Urgent {
@@ -428,6 +435,29 @@ impl Stream {
             return Err(StreamError::Wait);
         }
         Ok(count)
+    }
+
+    /// Whether the first bytes may be written, which the SYN waits for.
+    #[cold]
+    pub(super) fn takes_opening(&self, here: ConnectionPlace<'_>, seen: Seen) -> bool {
+        seen.is_opening() && here.program().tx_unacked(here.sock()) == 0
+    }
+
+    /// Whether the SYN-ACK of a connection that takes data with its SYN has not come.
+    #[inline]
+    pub(crate) fn is_opening(&self) -> bool {
+        self.seen().is_opening()
+    }
+
+    /// Returns the outcome of a handshake whose SYN has data; `None` while it goes on.
+    pub(crate) fn poll_opened(&self) -> Option<Result<(), Errno>> {
+        let seen = self.seen();
+        if seen.is_error() || seen.is_closed() {
+            let error = self.take_error();
+            self.phase.store(FAILED, Ordering::Release);
+            return Some(Err(error.unwrap_or(Errno::ECONNABORTED)));
+        }
+        (!seen.is_opening()).then_some(Ok(()))
     }
 
     /// Records which other processes may use the connection, for the keeper.

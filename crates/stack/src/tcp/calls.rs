@@ -158,6 +158,7 @@ impl Tcp {
         if remote.port() == 0 || remote.ip().is_unspecified() || remote.ip().is_multicast() {
             return Err(SocketError::InvalidArgument);
         }
+        client::check(options, cx)?;
         if self.conns.is_full() {
             return Err(SocketError::LimitReached);
         }
@@ -204,7 +205,7 @@ impl Tcp {
             local: key.local(),
             remote: key.remote(),
         });
-        if options.fast_open {
+        if options.fast_open || options.fast_open_send {
             let servers = &mut self.fast_open_servers;
             let needs_none = options.fast_open_no_cookie;
             let attempt = client::attempt(now, conn, needs_none, servers, cx);

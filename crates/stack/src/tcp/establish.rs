@@ -47,7 +47,7 @@ pub fn establish(
         if conn.snd.nxt > seq::FIRST {
             resend_timer::arm_timeout(conn, now, cx);
         }
-    } else if conn.attempt().is_none_or(|a| !a.is_reported()) {
+    } else {
         fx.event(Event::Connected { conn: conn.id });
     }
 }

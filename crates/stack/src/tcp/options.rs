@@ -172,8 +172,7 @@ pub fn change(
         SocketOption::Mark(mark) => choose(conn, cx, |choice| choice.mark = mark),
         SocketOption::Table(table) => choose(conn, cx, |choice| choice.table = table),
         SocketOption::Link(link) => choose(conn, cx, |choice| choice.link = link),
-        // A default, on a connection that has begun, and options of the other family: nothing
-        // changes.
+        // A default, on a connection that has begun, and options of the other family: no change.
         SocketOption::MaxSeg(None)
         | SocketOption::SaveSyn(_)
         | SocketOption::Transparent(_)
@@ -184,6 +183,7 @@ pub fn change(
         | SocketOption::FastOpenConnect(_)
         | SocketOption::FastOpenNoCookie(_)
         | SocketOption::FastOpenKeys(_)
+        | SocketOption::FastOpenSend(_)
         | SocketOption::DeferAccept(_)
         | SocketOption::PortRange(_)
         | SocketOption::TakesJoined(_)

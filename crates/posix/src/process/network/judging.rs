@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_mem::Descriptor;
 
-use crate::addr::{Family, is_link_local, scope_of, stack_addr};
+use crate::addr::{Family, Given, is_link_local, parse, scope_of, stack_addr};
 use crate::errno::Errno;
 use crate::process::network::Network;
 use crate::process::report::Reason;
@@ -23,6 +23,21 @@ impl Network {
         ip.is_multicast()
             || ip == Ipv4Addr::BROADCAST
             || self.policy().is_some_and(|policy| policy.is_broadcast(ip))
+    }
+
+    /// Returns the address that a call with MSG_FASTOPEN connects to.
+    pub(crate) fn opening_to(
+        &self,
+        socket: &Description,
+        to: Option<&[u8]>,
+    ) -> Result<SocketAddr, Errno> {
+        let given = to.map(|to| parse(to, socket.family)).transpose()?;
+        match given.map(|given| self.zoned_for(socket, given)) {
+            None => Err(Errno::EINVAL),
+            Some(Given::Unspecified) => Err(Errno::EOPNOTSUPP),
+            Some(Given::Other) => Err(Errno::EAFNOSUPPORT),
+            Some(Given::Addr(remote)) => Ok(remote),
+        }
     }
 
     /// Checks SO_DONTROUTE: packets without a router find stations of the link alone. IPv6 knows

@@ -53,11 +53,6 @@ impl Attempt {
         self.is_plain
     }
 
-    /// Returns whether the program knows that it may write.
-    pub fn is_reported(&self) -> bool {
-        self.is_reported
-    }
-
     /// Returns `true`, once, if the program has to be notified that it may write.
     pub fn take_word(&mut self) -> bool {
         !core::mem::replace(&mut self.is_reported, true)

@@ -8,13 +8,23 @@ use super::attempt::Attempt;
 use super::cache::{Known, ServerCache};
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
+use crate::error::SocketError;
 use crate::network_layer::Cx;
+use crate::options::SocketOptions;
 use crate::tcp::connection::Connection;
 use crate::tcp::output::control;
 use crate::tcp::segment::Segment;
 use crate::tcp::sizes::mss_default;
 use crate::tcp::{acknowledged, resend_timer, seq};
 use crate::time::Instant;
+
+/// tcp_sendmsg_fastopen(): an open that brings its data fails if the client's side is off.
+pub fn check(options: &SocketOptions, cx: &Cx<'_>) -> Result<(), SocketError> {
+    match options.fast_open_send && !cx.config.tcp.fast_open.client {
+        true => Err(SocketError::NotSupported),
+        false => Ok(()),
+    }
+}
 
 /// Begins an attempt; `None` for an ordinary open.
 pub fn attempt(
@@ -45,7 +55,7 @@ pub fn flush(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl
         return;
     };
     if attempt.take_word() {
-        fx.event(Event::Connected { conn: id });
+        fx.event(Event::Opening { conn: id });
     }
     if has_something {
         attempt.load(written, mss);

@@ -266,7 +266,7 @@ fn the_first_open_asks_and_the_next_one_waits_for_data() {
     // Nothing leaves, but the program may write.
     world.flush();
     world.none();
-    assert!(world.has(Event::Connected { conn }));
+    assert!(world.has(Event::Opening { conn }) && !world.has(Event::Connected { conn }));
     world.write(100);
     let first = world.only();
     assert!(first.is(SYN) && !first.is(ACK));
