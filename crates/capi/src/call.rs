@@ -19,6 +19,7 @@ pub fn answer(
             Ok(value) => return value,
             Err(Divert::Errno(errno)) => return fail(errno),
             // As in F-Stack there is no signal: a program of one thread would end by it.
+            Err(Divert::Stopped) => return fail(Errno::EINTR),
             Err(Divert::Pipe) => return fail(Errno::EPIPE),
             Err(Divert::Kernel | Divert::KernelRead) => return kernel(),
             Err(Divert::KernelFirst) => {

@@ -24,6 +24,19 @@ impl Kernel for System {
         result
     }
 
+    fn ppoll_until_stopped(
+        &self,
+        fds: &mut [libc::pollfd],
+        timeout: Option<Duration>,
+        mask: Option<&libc::sigset_t>,
+    ) -> Result<usize, Errno> {
+        let result = kernel::ppoll_until_stopped(fds, timeout, mask.map(raw::mask_of));
+        if result == Err(Errno::EINTR) {
+            thread::interrupt();
+        }
+        result
+    }
+
     fn signal_point(&self, _mask: Option<&libc::sigset_t>) -> Interruptions {
         thread::interruptions()
     }

@@ -180,6 +180,7 @@ unsafe fn call(userdata: *mut c_void, body: impl FnOnce(&Process) -> Outcome<i64
         Ok(value) => value as isize,
         Err(divert) => fail(match divert {
             Divert::Errno(errno) => errno.0,
+            Divert::Stopped => libc::EINTR,
             Divert::Pipe => libc::EPIPE,
             Divert::Kernel | Divert::KernelFirst | Divert::KernelRead => libc::EBADF,
         }),

@@ -31,6 +31,17 @@ pub trait Kernel: Send + Sync {
         mask: Option<&libc::sigset_t>,
     ) -> Result<usize, Errno>;
 
+    /// As [`Kernel::ppoll`], but a stop of the process (SIGSTOP, SIGCONT) makes it return `EINTR`
+    /// although no handler runs. It may return `Ok(0)` before its time.
+    fn ppoll_until_stopped(
+        &self,
+        fds: &mut [libc::pollfd],
+        timeout: Option<Duration>,
+        mask: Option<&libc::sigset_t>,
+    ) -> Result<usize, Errno> {
+        self.ppoll(fds, timeout, mask)
+    }
+
     /// The point at which a wait handles signals; `mask` is that of the p-variants.
     fn signal_point(&self, mask: Option<&libc::sigset_t>) -> Interruptions;
 

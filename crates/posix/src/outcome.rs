@@ -10,6 +10,9 @@ pub type Outcome<T> = Result<T, Divert>;
 pub enum Divert {
     /// The call fails with this number.
     Errno(Errno),
+    /// The process was stopped and continued in the midst of the call, which fails with `EINTR`
+    /// whatever the handlers that have run (signal(7)).
+    Stopped,
     /// The call fails with `EPIPE` and `SIGPIPE` is raised for the calling thread (`MSG_NOSIGNAL`
     /// is already considered).
     Pipe,

@@ -100,6 +100,7 @@ fn settle(
         Ok(value) => Some(value),
         Err(Divert::Errno(Errno::EINTR)) if goes_on(process, restart, before) => None,
         Err(Divert::Errno(errno)) => Some(raw::fail(errno) as isize),
+        Err(Divert::Stopped) => Some(raw::fail(Errno::EINTR) as isize),
         Err(Divert::Pipe) => {
             signals::raise_pipe();
             Some(raw::fail(Errno::EPIPE) as isize)

@@ -15,18 +15,18 @@ static long wait_on(int kind, int fd, int server, int set) {
     sigemptyset(&mask);
     struct pollfd p = {fd, POLLIN, 0};
     struct epoll_event e;
-    struct timeval t = {0, 200000};
-    struct timespec ts = {0, 200000000};
+    struct timeval t = {0, 400000};
+    struct timespec ts = {0, 400000000};
     fd_set in;
     FD_ZERO(&in); FD_SET(fd, &in);
     switch (kind) {
     case READ: return read(fd, b, 4);
     case TIMED_READ: return read(fd, b, 4);
-    case POLL: return poll(&p, 1, 200);
+    case POLL: return poll(&p, 1, 400);
     case PPOLL: return ppoll(&p, 1, &ts, &mask);
     case SELECT: return select(fd + 1, &in, 0, 0, &t);
-    case EPOLL: return epoll_wait(set, &e, 1, 200);
-    case EPOLL_PWAIT: return epoll_pwait(set, &e, 1, 200, &mask);
+    case EPOLL: return epoll_wait(set, &e, 1, 400);
+    case EPOLL_PWAIT: return epoll_pwait(set, &e, 1, 400, &mask);
     default: return accept(server, 0, 0);
     }
 }
@@ -38,7 +38,7 @@ static void stopped(int kind, const char *how) {
         /* The peer's 7008 sends a little later than it is connected. */
         int fd = tcp(kind == READ ? 7008 : 7001), server = listener(8380), set = epoll_create1(0);
         struct epoll_event e = {.events = EPOLLIN};
-        struct timeval t = {0, 200000};
+        struct timeval t = {0, 400000};
         epoll_ctl(set, EPOLL_CTL_ADD, fd, &e);
         if (kind == TIMED_READ) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
         if (kind == TIMED_ACCEPT) setsockopt(server, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
@@ -48,7 +48,7 @@ static void stopped(int kind, const char *how) {
         NOTE("%s, %s: %ld, %s, ran %d", names[kind], how, got, error, ran);
         _exit(0);
     }
-    sleep_ms(60);
+    sleep_ms(160);
     kill(child, SIGSTOP);
     sleep_ms(20);
     kill(child, SIGCONT);

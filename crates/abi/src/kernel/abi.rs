@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use slipstack_posix::Errno;
 
+use super::timeouts;
 use crate::raw::syscall6;
 
 /// The system call `ppoll`, with the thread's own mask where none is given; not a cancellation
@@ -21,6 +22,28 @@ pub fn ppoll(
     let timeout = timeout
         .as_mut()
         .map_or(0, |timeout| &raw mut *timeout as usize);
+    ppoll_for(fds, timeout, mask)
+}
+
+/// As [`ppoll`], but a stop of the process (SIGSTOP, SIGCONT) makes it return `EINTR` although no
+/// handler runs. It may return `Ok(0)` before its time.
+///
+/// The kernel writes back how much of the time was left, and repeats an interrupted call with it;
+/// where it cannot, it returns `EINTR` instead (poll_select_finish()). So the time lies in memory
+/// that is only read.
+pub fn ppoll_until_stopped(
+    fds: &mut [libc::pollfd],
+    timeout: Option<Duration>,
+    mask: Option<u64>,
+) -> Result<usize, Errno> {
+    match timeouts::most_of(timeout) {
+        Some(fixed) => ppoll_for(fds, ptr::from_ref(fixed) as usize, mask),
+        None => ppoll(fds, timeout, mask),
+    }
+}
+
+/// `timeout`: the address of a timespec, or 0.
+fn ppoll_for(fds: &mut [libc::pollfd], timeout: usize, mask: Option<u64>) -> Result<usize, Errno> {
     let mask = mask.as_ref().map_or(0, |mask| ptr::from_ref(mask) as usize);
     let (at, len) = (fds.as_mut_ptr() as usize, fds.len());
     let args = [at, len, timeout, mask, 8, 0];

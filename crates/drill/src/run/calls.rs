@@ -582,6 +582,7 @@ fn same(call: &Call, wanted: Option<&Expr>, found: i64) -> Result<(), String> {
 fn errno_of(divert: Divert) -> i32 {
     match divert {
         Divert::Errno(errno) => errno.0,
+        Divert::Stopped => libc::EINTR,
         Divert::Pipe => libc::EPIPE,
         // Nothing is behind these sockets: the kernel would say that the number is not open.
         Divert::Kernel | Divert::KernelFirst | Divert::KernelRead => libc::EBADF,

@@ -148,6 +148,7 @@ impl Process {
             ),
             mask: None,
             may_restart: false,
+            ends_when_stopped: false,
         };
         let is_done = || stream.await_acked() == 0 || stream.is_over();
         let _ = self.wait(&plan, |_| Ok(is_done().then_some(())));

@@ -36,6 +36,7 @@ impl Process {
             deadline_ns: deadline_of(&*self.kernel, Some(most)),
             mask: None,
             may_restart: false,
+            ends_when_stopped: false,
         };
         // Two checks before the sleep; a later event ends the sleep.
         let mut looks = 0;

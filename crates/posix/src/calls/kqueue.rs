@@ -115,6 +115,7 @@ impl Process {
             deadline_ns: deadline_of(&*self.kernel, timeout),
             mask: None,
             may_restart: false,
+            ends_when_stopped: false,
         };
         self.wait(&plan, |look| {
             let scanned = at.scan(look, put);

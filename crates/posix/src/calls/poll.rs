@@ -65,6 +65,7 @@ impl Process {
             mask,
             // signal(7): poll and select are never restarted.
             may_restart: false,
+            ends_when_stopped: false,
         };
         let schedule = self.poll_looks.at(self.kernel.thread(), sorted.kernel());
         let mut looks = 0;

@@ -241,6 +241,7 @@ impl Process {
             deadline_ns: None,
             mask: None,
             may_restart: true,
+            ends_when_stopped: false,
         };
         self.wait(
             &plan,

@@ -80,6 +80,7 @@ impl Process {
                 deadline_ns: None,
                 mask: None,
                 may_restart: true,
+                ends_when_stopped: false,
             };
             let outcome = self.wait(&plan, |_| {
                 for socket in &sockets {

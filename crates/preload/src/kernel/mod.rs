@@ -47,15 +47,16 @@ impl Kernel for Libc {
         timeout: Option<Duration>,
         mask: Option<&libc::sigset_t>,
     ) -> Result<usize, Errno> {
-        let thread = thread::current();
-        let result = match (fds.first(), mask) {
-            (Some(doorbell), None) if doorbell.fd >= 0 => sleep_by_doorbell(thread, fds, timeout),
-            _ => sleep_under_mask(thread, fds, timeout, mask),
-        };
-        if cancel::is_suspected() {
-            thread.interrupt();
-        }
-        result
+        sleep(fds, (abi::ppoll, timeout), mask)
+    }
+
+    fn ppoll_until_stopped(
+        &self,
+        fds: &mut [libc::pollfd],
+        timeout: Option<Duration>,
+        mask: Option<&libc::sigset_t>,
+    ) -> Result<usize, Errno> {
+        sleep(fds, (abi::ppoll_until_stopped, timeout), mask)
     }
 
     fn signal_point(&self, _mask: Option<&libc::sigset_t>) -> Interruptions {
@@ -107,21 +108,40 @@ impl Kernel for Libc {
     }
 }
 
+/// The system call of a sleep.
+type Call = fn(&mut [libc::pollfd], Option<Duration>, Option<u64>) -> Result<usize, Errno>;
+
+fn sleep(
+    fds: &mut [libc::pollfd],
+    how: (Call, Option<Duration>),
+    mask: Option<&libc::sigset_t>,
+) -> Result<usize, Errno> {
+    let thread = thread::current();
+    let result = match (fds.first(), mask) {
+        (Some(doorbell), None) if doorbell.fd >= 0 => sleep_by_doorbell(thread, fds, how),
+        _ => sleep_under_mask(thread, fds, how, mask),
+    };
+    if cancel::is_suspected() {
+        thread.interrupt();
+    }
+    result
+}
+
 /// Sleeps without changing the signal mask: a handler that is deferred once the doorbell is known
 /// rings it, so none that arrives just before the sleep is missed. Handlers deferred earlier, and
 /// cancellations once the program has requested one, are let in only by a changed mask.
 fn sleep_by_doorbell(
     thread: &Thread,
     fds: &mut [libc::pollfd],
-    timeout: Option<Duration>,
+    (call, timeout): (Call, Option<Duration>),
 ) -> Result<usize, Errno> {
     thread.fall_asleep(fds[0].fd);
     let result = match thread.is_deferred() || cancel::is_asked() {
         true => None,
-        false => Some(abi::ppoll(fds, timeout, None)),
+        false => Some(call(fds, timeout, None)),
     };
     thread.wake_up();
-    result.unwrap_or_else(|| sleep_under_mask(thread, fds, timeout, None))
+    result.unwrap_or_else(|| sleep_under_mask(thread, fds, (call, timeout), None))
 }
 
 /// Sleeps with all signals blocked beforehand: no handler can run between the last check and the
@@ -130,7 +150,7 @@ fn sleep_by_doorbell(
 fn sleep_under_mask(
     thread: &Thread,
     fds: &mut [libc::pollfd],
-    timeout: Option<Duration>,
+    (call, timeout): (Call, Option<Duration>),
     mask: Option<&libc::sigset_t>,
 ) -> Result<usize, Errno> {
     let current = raw::swap_mask(raw::BLOCK_ALL);
@@ -145,7 +165,7 @@ fn sleep_under_mask(
         thread.interrupt();
         Err(Errno::EINTR)
     } else {
-        abi::ppoll(fds, timeout, Some(admitting))
+        call(fds, timeout, Some(admitting))
     };
     if !was_deferred && thread.interruptions() == before {
         thread.undefer();

@@ -67,6 +67,7 @@ impl Process {
             mask,
             // signal(7): epoll_wait is never restarted.
             may_restart: false,
+            ends_when_stopped: true,
         };
         let count = self.wait(&plan, |look| {
             let count = self.collect(&set, epfd.fd, out, look);

@@ -162,6 +162,7 @@ fn number_of(fd: i32) -> Result<Descriptor, Errno> {
 fn error_of(divert: Divert) -> Errno {
     match divert {
         Divert::Errno(errno) => errno,
+        Divert::Stopped => Errno::EINTR,
         Divert::Pipe => Errno::EPIPE,
         Divert::Kernel | Divert::KernelFirst | Divert::KernelRead => Errno::EOPNOTSUPP,
     }

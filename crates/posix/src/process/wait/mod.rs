@@ -24,7 +24,7 @@ use crate::process::subject::Subject;
 use crate::ready::Station;
 use crate::ready::{Ask, Look, NUDGED_SLEEP_NS, Waiter};
 use crate::socket::description::Description;
-use sleeping::Slept;
+use sleeping::{Rest, SleepEnd, Slept};
 
 /// Interval at which kernel descriptors are checked while a wait spins.
 const KERNEL_LOOK_NS: u64 = 50_000;
@@ -44,6 +44,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) mask: Option<&'a libc::sigset_t>,
     /// Handlers with SA_RESTART do not end it.
     pub(crate) may_restart: bool,
+    /// A stop of the process (SIGSTOP, SIGCONT) ends it, even without a handler (signal(7)).
+    pub(crate) ends_when_stopped: bool,
 }
 
 impl<'a> Plan<'a> {
@@ -62,6 +64,7 @@ impl<'a> Plan<'a> {
             deadline_ns: (timeout != 0).then(|| clock.now_ns().saturating_add(timeout)),
             mask: None,
             may_restart: timeout == 0,
+            ends_when_stopped: timeout != 0,
         }
     }
 
@@ -143,7 +146,7 @@ impl WaitContext<'_> {
         role: Role,
         kernel: &dyn Kernel,
         now: u64,
-        left: Option<u64>,
+        limit: (Option<u64>, Rest),
     ) -> Slept {
         let sleepers = &self.station.sleepers;
         let is_substitute = role == Role::Substitute;
@@ -152,12 +155,12 @@ impl WaitContext<'_> {
             // It may have led until now.
             Some(_) if role == Role::Bystander => sleepers.pass_on(),
             Some(attachment) if sleepers.try_lead(self.thread, waiter, is_substitute) => {
-                return self.sleep_leading(waiter, attachment, kernel, now, left);
+                return self.sleep_leading(waiter, attachment, kernel, now, limit);
             }
             Some(_) if sleepers.yield_lead(self.thread, waiter) => {}
             Some(_) => return Slept::NOT_AT_ALL,
         }
-        self.plan.sleep_in_ppoll(kernel, waiter, None, left)
+        self.plan.sleep_in_ppoll(kernel, waiter, None, limit)
     }
 
     fn sleep_leading(
@@ -166,7 +169,7 @@ impl WaitContext<'_> {
         attachment: &Attachment,
         kernel: &dyn Kernel,
         now: u64,
-        left: Option<u64>,
+        (left, rest): (Option<u64>, Rest),
     ) -> Slept {
         attachment.release_idle();
         let gather_ns = self.station.spin.gather_ns();
@@ -178,7 +181,7 @@ impl WaitContext<'_> {
                     kernel,
                     waiter,
                     None,
-                    least(left, Some(PUMPED_SLEEP_NS)),
+                    (least(left, Some(PUMPED_SLEEP_NS)), rest),
                 ),
                 false => Slept::NOT_AT_ALL,
             };
@@ -191,7 +194,7 @@ impl WaitContext<'_> {
         self.station.sleepers.set_leader_until(until);
         let slept = self
             .plan
-            .sleep_in_ppoll(kernel, waiter, Some(&wait_on), left);
+            .sleep_in_ppoll(kernel, waiter, Some(&wait_on), (left, rest));
         if self.station.sleepers.stop_leading(waiter) {
             let woke_ns = slept.woke_ns.unwrap_or(now);
             attachment.driver.finish_wait(slept.driver, woke_ns);
@@ -476,6 +479,7 @@ impl Process {
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         let mut kernel = Ask::Later;
+        let mut rest = Rest::new(at.plan);
         loop {
             // A handler that waited itself has undone the wait it interrupted.
             if at
@@ -518,18 +522,29 @@ impl Process {
             let left = at.plan.deadline_ns.map(|deadline| deadline - now);
             let left = least(left, starved);
             let left = least(left, self.engines.absence.sleep_ns());
+            let limit = (rest.limit(left), rest);
             let slept = at.sleep_once(
                 waiter,
                 attachment.as_deref(),
                 role,
                 &*self.kernel,
                 now,
-                left,
+                limit,
             );
             waiter.wake_up(slept.rang);
             kernel = slept.kernel;
+            let slept_at = now;
             now = slept.woke_ns.unwrap_or_else(|| self.kernel.now_ns());
             at.woke_ns.set(now);
+            if slept.end == SleepEnd::Stop && self.kernel.interruptions() == before {
+                let kernel = Ask::Due;
+                let found = check(Look {
+                    kernel,
+                    now_ns: now,
+                })?;
+                return found.map(Some).ok_or(Divert::Stopped);
+            }
+            rest.on_slept(slept.end, now.saturating_sub(slept_at));
         }
     }
 }

@@ -4,9 +4,60 @@ use std::time::Duration;
 
 use slipstack_channel::WaitOn;
 
+use crate::errno::Errno;
 use crate::kernel::Kernel;
 use crate::process::wait::{Plan, least};
 use crate::ready::{Ask, BLIND_SLEEP_NS, Waiter};
+
+/// A sleep that has lasted so long is continued in one that a stop of the process ends. That one
+/// costs a page fault when it ends, and is therefore nothing for a thread that has work to do.
+const BUSY_NS: u64 = 20_000_000;
+
+/// Kinds of the sleeps of one wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// A stop does not end the wait.
+    Deaf,
+    /// A stop ends the wait once it has slept for [`BUSY_NS`].
+    Short,
+    /// A stop ends the next sleep.
+    Long,
+}
+
+impl Rest {
+    pub(super) fn new(plan: &Plan<'_>) -> Rest {
+        match plan.ends_when_stopped {
+            true => Rest::Short,
+            false => Rest::Deaf,
+        }
+    }
+
+    /// Returns how long the next sleep may last, of `left_ns`.
+    pub(super) fn limit(self, left_ns: Option<u64>) -> Option<u64> {
+        match self {
+            Rest::Short => least(left_ns, Some(BUSY_NS)),
+            Rest::Deaf | Rest::Long => left_ns,
+        }
+    }
+
+    pub(super) fn on_slept(&mut self, end: SleepEnd, slept_ns: u64) {
+        *self = match (*self, end) {
+            (Rest::Deaf, _) => Rest::Deaf,
+            (_, SleepEnd::Time) if slept_ns >= BUSY_NS => Rest::Long,
+            (before, SleepEnd::Time) => before,
+            (_, SleepEnd::Event | SleepEnd::Stop) => Rest::Short,
+        };
+    }
+}
+
+/// The reason why a sleep is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SleepEnd {
+    Event,
+    Time,
+    /// The process was stopped and continued, or has handled a signal.
+    Stop,
+}
 
 /// The outcome of one sleep.
 pub(super) struct Slept {
@@ -17,6 +68,7 @@ pub(super) struct Slept {
     pub(super) kernel: Ask,
     /// The clock at its end; `None`: there was no sleep.
     pub(super) woke_ns: Option<u64>,
+    pub(super) end: SleepEnd,
 }
 
 impl Slept {
@@ -26,6 +78,7 @@ impl Slept {
         // A thread that never sleeps has to poll the kernel's descriptors itself.
         kernel: Ask::Due,
         woke_ns: None,
+        end: SleepEnd::Event,
     };
 }
 
@@ -37,7 +90,7 @@ impl Plan<'_> {
         kernel: &dyn Kernel,
         waiter: &Waiter,
         wait_on: Option<&WaitOn>,
-        left_ns: Option<u64>,
+        (left_ns, rest): (Option<u64>, Rest),
     ) -> Slept {
         const ON_STACK: usize = 16;
         let readable = |fd: i32| libc::pollfd {
@@ -65,7 +118,10 @@ impl Plan<'_> {
             false => least(left_ns, Some(BLIND_SLEEP_NS)),
         };
         let timeout = left_ns.map(Duration::from_nanos);
-        let outcome = kernel.ppoll(fds, timeout, self.mask);
+        let outcome = match rest {
+            Rest::Long => kernel.ppoll_until_stopped(fds, timeout, self.mask),
+            Rest::Deaf | Rest::Short => kernel.ppoll(fds, timeout, self.mask),
+        };
         let woke_ns = Some(kernel.now_ns());
         let kernel = &fds[1 + driver.len()..];
         Slept {
@@ -77,6 +133,11 @@ impl Plan<'_> {
                 _ => Ask::Due,
             },
             woke_ns,
+            end: match outcome {
+                Ok(0) => SleepEnd::Time,
+                Err(Errno::EINTR) if rest == Rest::Long => SleepEnd::Stop,
+                Ok(_) | Err(_) => SleepEnd::Event,
+            },
         }
     }
 }
