@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use slipstack_channel::control::net::{FilterReceived, NetworkState};
-use slipstack_channel::control::{ChooserState, Refusal, Reply, Request, TimeWaitEntry, text_file};
+use slipstack_channel::control::{
+    ChooserState, GroupSocket, Refusal, Reply, Request, TimeWaitEntry, text_file,
+};
 use slipstack_channel::{SocketError, Transport};
 use slipstack_engine::supervisor::Supervisor;
 use slipstack_engine::{Asked, NeighbourTable, PortAuthority, PortClaim, Renewed};
@@ -112,8 +114,8 @@ impl PortAuthority for Keeper {
         let _ = self.link.ask(&Request::BringFlow { local, remote }, &[]);
     }
 
-    fn join_group(&self, local: SocketAddr, rank: u64, is_on: bool) -> bool {
-        let request = Request::JoinGroup { local, rank, is_on };
+    fn join_group(&self, socket: GroupSocket, is_on: bool) -> bool {
+        let request = Request::JoinGroup { socket, is_on };
         let answer = self.link.ask(&request, &[]);
         matches!(answer, Ok((Reply::Choosers(entries), _)) if !entries.is_empty())
     }
@@ -129,9 +131,9 @@ impl PortAuthority for Keeper {
         let _ = self.link.ask(&request, &[]);
     }
 
-    fn choosers(&self, port: u16) -> Option<Vec<ChooserState>> {
+    fn choosers(&self, port: u16) -> Option<(Vec<ChooserState>, Vec<OwnedFd>)> {
         match self.link.ask(&Request::Choosers { port }, &[]) {
-            Ok((Reply::Choosers(entries), _)) => Some(entries),
+            Ok((Reply::Choosers(entries), maps)) => Some((entries, maps)),
             _ => None,
         }
     }

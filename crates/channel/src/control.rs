@@ -92,8 +92,7 @@ pub enum Request {
     /// A datagram socket of this client's engine is in the SO_REUSEPORT group of its address, or
     /// no longer so.
     JoinGroup {
-        local: SocketAddr,
-        rank: u64,
+        socket: GroupSocket,
         is_on: bool,
     },
     /// The program that chooses among the sockets of a group in which this client has one; none:
@@ -103,7 +102,8 @@ pub enum Request {
         set_ms: u32,
         code: Vec<u8>,
     },
-    /// Asks for the groups of a UDP port that have a program.
+    /// Asks for the groups of a UDP port that have a program. The reply carries the maps that the
+    /// programs refer to.
     Choosers {
         port: u16,
     },
@@ -264,10 +264,20 @@ pub struct ChooserState {
     pub members: Vec<ChooserMember>,
 }
 
+/// A socket of a SO_REUSEPORT group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupSocket {
+    pub local: SocketAddr,
+    pub rank: u64,
+    /// Of its kernel part; 0 = it has none.
+    pub cookie: u64,
+}
+
 /// A socket of a group and the slot of its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChooserMember {
     pub rank: u64,
+    pub cookie: u64,
     pub slot: u16,
 }
 

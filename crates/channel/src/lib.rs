@@ -75,9 +75,10 @@ pub use reply::Reply;
 pub use returned::{Returned, ReturnedRing};
 pub use send_side::{SendSide, Sent};
 pub use slipstack_terms::{
-    CHOOSER_MAX, ChooserPart, CloseMode, Congestion, FastOpenKeys, GroupChange, KeepAlive,
-    LogLevel, MtuDiscovery, MulticastOption, PortRange, Reason, SavedSyn, SocketError,
-    SocketOption, SocketOptions, SocketState, Spin, TcpInfo, Transport, run_classic,
+    CHOOSER_MAX, ChooserPart, CloseMode, Congestion, Extended, FastOpenKeys, GroupChange,
+    KeepAlive, LogLevel, MapReference, MtuDiscovery, MulticastOption, PortRange, Reason, SavedSyn,
+    SocketError, SocketOption, SocketOptions, SocketState, Spin, TcpInfo, Transport,
+    is_supported_map, run_classic,
 };
 pub use state::State;
 pub use urgent::{Urgent, UrgentWord};

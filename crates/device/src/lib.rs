@@ -58,6 +58,7 @@ mod xdp;
 pub use backend::{
     Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened, PortSettings, TagSupport,
 };
+pub use bpf::maps::ProgramMap;
 pub use capture::{Capture, Direction, SNAPLEN_MAX};
 pub use completed::{transmit, tx_completed};
 pub use device::{Device, DeviceCounters, DeviceInfo, LinkNotice, Rest, Sink, TxFull};

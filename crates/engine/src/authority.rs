@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 
-use slipstack_channel::control::ChooserState;
 use slipstack_channel::control::net::{FilterReceived, Inquiry, NetworkState};
+use slipstack_channel::control::{ChooserState, GroupSocket};
 use slipstack_channel::{SocketError, Transport};
 use slipstack_device::Device;
 
@@ -75,8 +75,8 @@ pub trait PortAuthority: Send {
 
     /// A datagram socket of this engine joins the SO_REUSEPORT group of its address, or leaves it.
     /// Returns whether a program chooses among the group's sockets.
-    fn join_group(&self, local: SocketAddr, rank: u64, is_on: bool) -> bool {
-        let _ = (local, rank, is_on);
+    fn join_group(&self, socket: GroupSocket, is_on: bool) -> bool {
+        let _ = (socket, is_on);
         false
     }
 
@@ -85,9 +85,9 @@ pub trait PortAuthority: Send {
         let _ = (local, set_ms, code);
     }
 
-    /// Returns the BPF programs of all groups of a UDP port, or `None` if the keeper cannot be
-    /// asked.
-    fn choosers(&self, port: u16) -> Option<Vec<ChooserState>> {
+    /// Returns the BPF programs of all groups of a UDP port, with the maps that they refer to, or
+    /// `None` if the keeper cannot be asked.
+    fn choosers(&self, port: u16) -> Option<(Vec<ChooserState>, Vec<OwnedFd>)> {
         let _ = port;
         None
     }

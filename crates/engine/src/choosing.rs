@@ -4,9 +4,10 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::control::ChooserState;
+use slipstack_channel::control::{ChooserMember, ChooserState, GroupSocket};
 use slipstack_channel::{ChooserPart, Reply, SocketError};
-use slipstack_stack::{Chooser, Instant, Member};
+use slipstack_device::ProgramMap;
+use slipstack_stack::{Chooser, ChooserCode, Instant, Member};
 
 use crate::client::Role;
 use crate::commands::Answer;
@@ -46,11 +47,16 @@ impl Engine {
     pub(crate) fn join_group(&mut self, owner: Owner, local: SocketAddr, is_on: bool) {
         let socket = self.env.socket(owner);
         let options = socket.and_then(|socket| socket.options.as_deref());
-        let rank = options.map_or(0, |options| options.rank);
+        let (rank, cookie) = options.map_or((0, 0), |options| (options.rank, options.cookie));
         let Some(ports) = self.ports.as_ref().filter(|_| rank != 0) else {
             return;
         };
-        if ports.join_group(local, rank, is_on) {
+        let socket = GroupSocket {
+            local,
+            rank,
+            cookie,
+        };
+        if ports.join_group(socket, is_on) {
             self.on_choosers_changed(local.port());
         }
     }
@@ -58,9 +64,12 @@ impl Engine {
     /// The keeper has other programs or members for the groups of a port.
     #[cold]
     pub(crate) fn on_choosers_changed(&mut self, port: u16) {
-        let state = self.ports.as_ref().and_then(|ports| ports.choosers(port));
-        if let Some(state) = state {
-            let choosers = state.into_iter().map(chooser_of).collect();
+        let found = self.ports.as_ref().and_then(|ports| ports.choosers(port));
+        if let Some((states, maps)) = found {
+            let maps = maps.into_iter().filter_map(|fd| ProgramMap::of(fd).ok());
+            self.env.maps.retain(|(of, _)| *of != port);
+            self.env.maps.extend(maps.map(|map| (port, map)));
+            let choosers = states.into_iter().filter_map(chooser_of).collect();
             self.stack.udp_set_choosers(port, choosers);
         }
     }
@@ -74,14 +83,16 @@ impl Engine {
     }
 }
 
-fn chooser_of(state: ChooserState) -> (SocketAddr, Chooser) {
-    let member = |it: slipstack_channel::control::ChooserMember| Member {
+/// Returns a group's chooser; `None` if this version does not know its program.
+fn chooser_of(state: ChooserState) -> Option<(SocketAddr, Chooser)> {
+    let member = |it: ChooserMember| Member {
         rank: it.rank,
+        cookie: it.cookie,
         slot: it.slot,
     };
     let chooser = Chooser {
-        code: state.code.into(),
+        code: ChooserCode::of(&state.code)?,
         members: state.members.into_iter().map(member).collect(),
     };
-    (state.local, chooser)
+    Some((state.local, chooser))
 }

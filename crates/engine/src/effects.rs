@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use slipstack_channel::{Ends, Envelope, Returned, ReturnedRing, State, Transport};
-use slipstack_device::{Device, Rest};
+use slipstack_device::{Device, ProgramMap, Rest};
 use slipstack_stack::{
     Absent, ConnId, ConnectionOrigin, DatagramIn, Effects, Event, FrameOut, GroupFilter,
     IcmpDetails, IpMeta, LinkedGroup, ListenerId, Member, Reason, UdpId,
@@ -258,6 +258,18 @@ impl Effects for Fx<'_> {
 
     fn chosen_datagram(&mut self, member: Member, datagram: &DatagramIn<'_>) -> bool {
         self.env.send_chosen_datagram(member, datagram)
+    }
+
+    fn key_len(&self, map: u32) -> Option<usize> {
+        self.env.map(map).map(ProgramMap::key_len)
+    }
+
+    fn look_up(&mut self, map: u32, key: &[u8]) -> Option<Vec<u8>> {
+        self.env.map(map)?.look_up(key)
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        slipstack_mem::now_ns()
     }
 
     fn processor(&self) -> u32 {

@@ -150,6 +150,7 @@ impl Engine {
             local: Local::new(setup.interconnect),
             departed: Departed::default(),
             offers: Offers::default(),
+            maps: Vec::new(),
             deferred: Vec::new(),
             unsent: Vec::new(),
             drained: None,

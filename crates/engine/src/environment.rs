@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use slipstack_channel::Limits;
+use slipstack_device::ProgramMap;
 use slipstack_stack::{ConnId, Instant, ListenerId, UdpId};
 
 use crate::authority::NeighbourTable;
@@ -55,9 +56,17 @@ pub(crate) struct Environment {
     pub(crate) doubted: Vec<(IpAddr, Option<u64>)>,
     pub(crate) departed: Departed,
     pub(crate) offers: Offers,
+    /// Maps that programs of SO_REUSEPORT groups read, each with the port of its group.
+    pub(crate) maps: Vec<(u16, ProgramMap)>,
 }
 
 impl Environment {
+    /// Returns a map that the program of a group refers to.
+    pub(crate) fn map(&self, id: u32) -> Option<&ProgramMap> {
+        let mut maps = self.maps.iter().map(|(_, map)| map);
+        maps.find(|map| map.id() == id)
+    }
+
     pub(crate) fn find_neighbour(&self, ip: IpAddr) -> Option<[u8; 6]> {
         let table = self.neighbours.as_ref()?;
         let mac = table.find(ip)?;

@@ -18,6 +18,7 @@ mod kernel_flows;
 pub mod leases;
 mod limits;
 pub mod log;
+mod maps;
 mod neighbours;
 mod net;
 mod network;

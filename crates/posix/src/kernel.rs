@@ -102,6 +102,13 @@ pub trait Kernel: Send + Sync {
     /// The system call `close_range`.
     fn close_range(&self, first: u32, last: u32, flags: u32) -> Result<(), Errno>;
 
+    /// Returns the kind and the id of a map or program of eBPF, and the lengths of a map's keys and
+    /// values; `None` if the descriptor is another one's.
+    fn bpf_info(&self, fd: i32) -> Option<[u32; 4]> {
+        let _ = fd;
+        None
+    }
+
     /// Writes a message to the program's standard error with one raw write.
     /// `line` has no newline and no prefix.
     fn warn(&self, line: &str);

@@ -27,6 +27,7 @@ mod messages;
 mod next;
 mod privileges;
 mod process;
+mod programs;
 mod readiness;
 mod signals;
 mod sockets;

@@ -171,6 +171,7 @@ counters! {
     DropUdpMalformed "drop_udp_malformed" "UDP truncated or its length wrong"
     DropUdpChecksum "drop_udp_checksum" "UDP checksum wrong"
     DropUdpPort "drop_udp_port" "UDP to a port that nobody has bound"
+    DropUdpProgram "drop_udp_program" "UDP that the BPF program of a SO_REUSEPORT group drops"
     DropUdpGroup "drop_udp_group" "UDP to a group or broadcast address that no socket takes"
 
     DropTcpChecksum "drop_tcp_checksum" "TCP checksum wrong"

@@ -3,6 +3,7 @@
 //!
 //! Events are also the asynchronous reports of RFC 9293 3.9.1.8.
 
+use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::num::NonZeroU16;
 
@@ -100,6 +101,24 @@ pub trait Effects {
     fn chosen_datagram(&mut self, member: Member, datagram: &DatagramIn<'_>) -> bool {
         let _ = (member, datagram);
         false
+    }
+
+    /// The length of the keys of a map that the program of a group refers to; `None`: it is not at
+    /// hand.
+    fn key_len(&self, map: u32) -> Option<usize> {
+        let _ = map;
+        None
+    }
+
+    /// Returns the value of such a map's element. That of a socket is its cookie.
+    fn look_up(&mut self, map: u32, key: &[u8]) -> Option<Vec<u8>> {
+        let _ = (map, key);
+        None
+    }
+
+    /// The machine's clock, for such a program.
+    fn monotonic_ns(&self) -> u64 {
+        0
     }
 
     /// The number of the processor that runs the stack.

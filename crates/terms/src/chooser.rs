@@ -1,10 +1,10 @@
-//! BPF programs that choose a socket of a group (SO_ATTACH_REUSEPORT_CBPF), on their way to an
-//! engine.
+//! BPF programs that choose a socket of a group (SO_ATTACH_REUSEPORT_CBPF and
+//! SO_ATTACH_REUSEPORT_EBPF), on their way to an engine.
 
 use crate::words::{WORDS, Words};
 
-/// Instructions of the longest program of classic BPF that chooses a socket.
-pub const CHOOSER_MAX: usize = 256;
+/// Instructions of the longest program that chooses a socket.
+pub const CHOOSER_MAX: usize = 512;
 
 /// Bytes of an instruction.
 const INSTRUCTION: usize = 8;

@@ -185,6 +185,8 @@ options! {
     /// An active open begins with data that is at hand (MSG_FASTOPEN), and fails if the stack's
     /// client side of Fast Open is off.
     49 FastOpenSend(bool) => fast_open_send: bool;
+    /// Cookie of a socket's kernel part, by which maps of sockets name it; 0 = it has none.
+    50 Cookie(u64) => cookie: u64;
 }
 
 #[cfg(test)]

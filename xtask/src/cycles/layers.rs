@@ -120,7 +120,7 @@ const LAYERS: &[Layers] = &[
                 "runtime",
             ],
             &[
-                "claims", "error", "notices", "orphans", "process", "regions", "steer",
+                "claims", "error", "maps", "notices", "orphans", "process", "regions", "steer",
             ],
             &["interfaces", "pair", "routes", "slots"],
             &["autoconf", "conflict", "net"],
@@ -161,6 +161,7 @@ const LAYERS: &[Layers] = &[
                 "loading",
                 "messages",
                 "privileges",
+                "programs",
                 "readiness",
                 "sockets",
                 "stdio",

@@ -77,3 +77,19 @@ pub fn close_range(first: u32, last: u32, flags: u32) -> Result<(), Errno> {
     // SAFETY: the caller has looked which descriptors these are.
     outcome(unsafe { syscall6(libc::SYS_close_range, args) }).map(drop)
 }
+
+/// Number of a command of bpf(2): BPF_OBJ_GET_INFO_BY_FD.
+const BPF_INFO: usize = 15;
+
+/// Returns the first words of the kernel's description of a map or program of BPF: its kind, its
+/// id, and for a map the lengths of keys and values.
+pub fn bpf_info(fd: i32) -> Result<[u32; 4], Errno> {
+    let mut info = [0u32; 4];
+    let mut attr = [0u64; 2];
+    attr[0] = u64::from(fd.cast_unsigned()) | (size_of_val(&info) as u64) << 32;
+    attr[1] = info.as_mut_ptr() as u64;
+    let (at, len) = (attr.as_mut_ptr() as usize, size_of_val(&attr));
+    // SAFETY: an attribute of that length, which names a live array with its length.
+    outcome(unsafe { syscall6(libc::SYS_bpf, [BPF_INFO, at, len, 0, 0, 0]) })?;
+    Ok(info)
+}

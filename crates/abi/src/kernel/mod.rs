@@ -3,4 +3,4 @@
 mod abi;
 mod timeouts;
 
-pub use abi::{close_range, getsockopt, ppoll, ppoll_until_stopped, setsockopt};
+pub use abi::{bpf_info, close_range, getsockopt, ppoll, ppoll_until_stopped, setsockopt};

@@ -4,6 +4,7 @@
 pub(crate) mod asm;
 pub(crate) mod btf;
 pub(crate) mod filters;
+pub(crate) mod maps;
 pub(crate) mod programs;
 pub(crate) mod redirect;
 pub(crate) mod rules;

@@ -162,6 +162,16 @@ pub(crate) fn lookup(map: BorrowedFd<'_>, key: &Key) -> io::Result<u32> {
     Ok(u32::from_ne_bytes(value))
 }
 
+/// Reads the value of an element of any map. Both have the lengths that the map's description says.
+pub(crate) fn look_up(map: BorrowedFd<'_>, key: &[u8], value: &mut [u8]) -> io::Result<()> {
+    Attr::new()
+        .fd(0, map)
+        .bytes(8, key)
+        .u64(16, value.as_mut_ptr() as u64)
+        .call(MAP_LOOKUP)
+        .map(drop)
+}
+
 pub(crate) fn delete(map: BorrowedFd<'_>, key: &Key) -> io::Result<()> {
     Attr::new()
         .fd(0, map)
@@ -199,7 +209,11 @@ pub(crate) fn map_info(map: BorrowedFd<'_>) -> io::Result<MapInfo> {
 
 /// A second descriptor of a map through which it can only be read.
 pub(crate) fn read_only(map: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let id = map_info(map)?.id;
+    map_by_id(map_info(map)?.id)
+}
+
+/// A descriptor of a map through which it can only be read.
+pub(crate) fn map_by_id(id: u32) -> io::Result<OwnedFd> {
     Attr::new()
         .u32(0, id)
         .u32(8, MAP_READ_ONLY)

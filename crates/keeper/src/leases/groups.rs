@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use slipstack_channel::control::GroupSocket;
 
 use super::clients::ClientId;
 
@@ -16,6 +17,7 @@ pub const MEMBERS_MAX: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Member {
     rank: u64,
+    cookie: u64,
     clients: Vec<ClientId>,
 }
 
@@ -24,16 +26,24 @@ struct Group {
     local: SocketAddr,
     members: Vec<Member>,
     set_ms: u32,
-    /// Instructions of classic BPF; none: there is no program.
+    /// Instructions of BPF; none: there is no program.
     code: Vec<u8>,
 }
 
-/// A group's program with its sockets in order, and the clients that serve each.
+/// A group's program with its sockets in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice<'a> {
     pub local: SocketAddr,
     pub code: &'a [u8],
-    pub members: Vec<(u64, &'a [ClientId])>,
+    pub members: Vec<Chosen<'a>>,
+}
+
+/// A socket of a group, and the clients that serve it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chosen<'a> {
+    pub rank: u64,
+    pub cookie: u64,
+    pub clients: &'a [ClientId],
 }
 
 /// All groups.
@@ -45,7 +55,12 @@ pub struct Groups {
 impl Groups {
     /// Adds a client's socket. Returns whether a BPF program has to be updated; `None` if there are
     /// too many sockets.
-    pub fn join(&mut self, client: ClientId, local: SocketAddr, rank: u64) -> Option<bool> {
+    pub fn join(&mut self, client: ClientId, socket: GroupSocket) -> Option<bool> {
+        let GroupSocket {
+            local,
+            rank,
+            cookie,
+        } = socket;
         let count: usize = self
             .all
             .iter()
@@ -77,7 +92,14 @@ impl Groups {
             None => {
                 let later = members.iter().position(|member| member.rank > rank);
                 let clients = vec![client];
-                members.insert(later.unwrap_or(members.len()), Member { rank, clients });
+                members.insert(
+                    later.unwrap_or(members.len()),
+                    Member {
+                        rank,
+                        cookie,
+                        clients,
+                    },
+                );
             }
         }
         Some(!group.code.is_empty())
@@ -135,7 +157,11 @@ impl Groups {
             members: group
                 .members
                 .iter()
-                .map(|member| (member.rank, &member.clients[..]))
+                .map(|member| Chosen {
+                    rank: member.rank,
+                    cookie: member.cookie,
+                    clients: &member.clients,
+                })
                 .collect(),
         })
     }
@@ -189,23 +215,33 @@ mod tests {
         LOCAL.parse().unwrap()
     }
 
+    fn socket(rank: u64) -> GroupSocket {
+        GroupSocket {
+            local: local(),
+            rank,
+            cookie: !rank,
+        }
+    }
+
     fn ranks(groups: &Groups) -> Vec<u64> {
         let found = groups.on(443).next();
-        found.map_or(Vec::new(), |it| it.members.iter().map(|it| it.0).collect())
+        found.map_or(Vec::new(), |it| {
+            it.members.iter().map(|it| it.rank).collect()
+        })
     }
 
     #[test]
     fn sockets_stand_in_the_order_of_their_binds_and_the_last_one_fills_a_gap() {
         let mut groups = Groups::default();
         for rank in [3, 1, 2] {
-            assert_eq!(groups.join(ClientId(rank), local(), rank), Some(false));
+            assert_eq!(groups.join(ClientId(rank), socket(rank)), Some(false));
         }
         let set = groups.choose(ClientId(1), local(), (5, vec![1; 8]));
         assert_eq!(set, Some(true));
         assert_eq!(ranks(&groups), [1, 2, 3]);
         assert!(groups.part(ClientId(1), local(), 1));
         assert_eq!(ranks(&groups), [3, 2]);
-        assert_eq!(groups.join(ClientId(4), local(), 4), Some(true));
+        assert_eq!(groups.join(ClientId(4), socket(4)), Some(true));
         assert_eq!(ranks(&groups), [3, 2, 4]);
         assert_eq!(groups.part_all(ClientId(3)), [443]);
         assert_eq!(ranks(&groups), [4, 2]);
@@ -214,7 +250,7 @@ mod tests {
     #[test]
     fn the_last_group_program_applies_and_only_members_set_one() {
         let mut groups = Groups::default();
-        groups.join(ClientId(1), local(), 1);
+        groups.join(ClientId(1), socket(1));
         let mut set = |client, at, byte| groups.choose(ClientId(client), local(), (at, vec![byte]));
         assert_eq!(set(2, 9, 7), None);
         assert_eq!(set(1, 5, 1), Some(true));
@@ -229,7 +265,7 @@ mod tests {
     fn a_socket_of_several_processes_stays_until_the_last_of_them_leaves() {
         let mut groups = Groups::default();
         for client in 1..=2 {
-            groups.join(ClientId(client), local(), 7);
+            groups.join(ClientId(client), socket(7));
         }
         groups.choose(ClientId(1), local(), (1, vec![1]));
         assert_eq!(groups.clients(443), [ClientId(1), ClientId(2)]);
@@ -243,8 +279,8 @@ mod tests {
     fn the_table_of_group_members_is_bounded() {
         let mut groups = Groups::default();
         for rank in 0..MEMBERS_MAX as u64 {
-            assert!(groups.join(ClientId(1), local(), rank).is_some());
+            assert!(groups.join(ClientId(1), socket(rank)).is_some());
         }
-        assert_eq!(groups.join(ClientId(1), local(), u64::MAX), None);
+        assert_eq!(groups.join(ClientId(1), socket(u64::MAX)), None);
     }
 }

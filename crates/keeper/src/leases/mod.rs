@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use slipstack_device::Transport;
 
 pub use clients::{CLIENTS_MAX, Client, ClientId, Clients, Family, ProcessKey};
-pub use groups::{Choice, Groups, MEMBERS_MAX};
+pub use groups::{Choice, Chosen, Groups, MEMBERS_MAX};
 pub use listeners::{Bound, LISTENERS_MAX, ListenRefused, Listener, Listeners, Server};
 pub use ports::{PortBlocks, ports_beside, system_ports};
 

@@ -1,24 +1,28 @@
 //! Requests about SO_REUSEPORT groups whose sockets are chosen by a BPF program.
 
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 
-use slipstack_channel::CHOOSER_MAX;
-use slipstack_channel::control::{ChooserMember, ChooserState, Refusal, Reply, Request};
+use slipstack_channel::control::{
+    ChooserMember, ChooserState, DESCRIPTORS_MAX, GroupSocket, Refusal, Reply, Request,
+};
+use slipstack_channel::{CHOOSER_MAX, Extended};
+use slipstack_device::ProgramMap;
+use tracing::warn;
 
 use crate::leases::ClientId;
+use crate::maps;
 
 use super::Server;
 use super::clients::{Answer, refuse};
 
-/// Bytes of an instruction of classic BPF.
+/// Bytes of an instruction.
 const INSTRUCTION: usize = 8;
 
 impl Server {
     pub(super) fn on_group_request(&mut self, client: ClientId, request: Request) -> Answer {
         match request {
-            Request::JoinGroup { local, rank, is_on } => {
-                self.on_join_group(client, local, rank, is_on)
-            }
+            Request::JoinGroup { socket, is_on } => self.on_join_group(client, socket, is_on),
             Request::Choose {
                 local,
                 set_ms,
@@ -30,16 +34,11 @@ impl Server {
     }
 
     /// The reply has the group's program, if there is one.
-    fn on_join_group(
-        &mut self,
-        client: ClientId,
-        local: SocketAddr,
-        rank: u64,
-        is_on: bool,
-    ) -> Answer {
+    fn on_join_group(&mut self, client: ClientId, socket: GroupSocket, is_on: bool) -> Answer {
+        let GroupSocket { local, rank, .. } = socket;
         let groups = &mut self.resources.state.leases.groups;
         let is_accepted = match is_on {
-            true => groups.join(client, local, rank),
+            true => groups.join(client, socket),
             false => Some(groups.part(client, local, rank)),
         };
         let Some(is_accepted) = is_accepted else {
@@ -49,7 +48,7 @@ impl Server {
             self.notify_choosers(local.port(), Some(client));
         }
         self.done()?;
-        self.on_choosers(local.port())
+        Ok((Reply::Choosers(self.choosers(local.port())), Vec::new()))
     }
 
     fn on_choose(
@@ -61,6 +60,12 @@ impl Server {
         if code.len() > CHOOSER_MAX * INSTRUCTION || !code.len().is_multiple_of(INSTRUCTION) {
             return refuse(Refusal::BadRequest, "this is not a valid BPF program");
         }
+        if !self.may_read_maps(client, &code) {
+            return refuse(
+                Refusal::NotPermitted,
+                "the program's maps are not the client's",
+            );
+        }
         let groups = &mut self.resources.state.leases.groups;
         match groups.choose(client, local, (set_ms, code)) {
             None => return refuse(Refusal::NotPermitted, "no socket of this group"),
@@ -70,7 +75,35 @@ impl Server {
         self.done()
     }
 
+    /// Returns whether the client has the maps that a program refers to: they are opened for it.
+    fn may_read_maps(&self, client: ClientId, code: &[u8]) -> bool {
+        let leases = &self.resources.state.leases;
+        let Some(process) = leases.clients.find(client) else {
+            return false;
+        };
+        let needed = maps_of(code);
+        let missing = needed.into_iter().find(|map| !maps::is_held(process, *map));
+        if let Some(map) = missing {
+            let client = client.0;
+            warn!(
+                client,
+                map, "a program refers to a map that its process does not have"
+            );
+        }
+        missing.is_none()
+    }
+
     fn on_choosers(&self, port: u16) -> Answer {
+        let states = self.choosers(port);
+        let mut needed: Vec<u32> = states.iter().flat_map(|it| maps_of(&it.code)).collect();
+        needed.sort_unstable();
+        needed.dedup();
+        needed.truncate(DESCRIPTORS_MAX);
+        Ok((Reply::Choosers(states), open(&needed)))
+    }
+
+    /// The groups of a port that have a program.
+    fn choosers(&self, port: u16) -> Vec<ChooserState> {
         let leases = &self.resources.state.leases;
         let slots = |clients: &[ClientId]| {
             let mut found = clients
@@ -84,13 +117,14 @@ impl Server {
             members: choice
                 .members
                 .iter()
-                .map(|(rank, clients)| ChooserMember {
-                    rank: *rank,
-                    slot: slots(clients),
+                .map(|it| ChooserMember {
+                    rank: it.rank,
+                    cookie: it.cookie,
+                    slot: slots(it.clients),
                 })
                 .collect(),
         });
-        Ok((Reply::Choosers(states.collect()), Vec::new()))
+        states.collect()
     }
 
     /// Notifies engines with sockets on the port to fetch its BPF programs; `except`, whose request
@@ -102,4 +136,21 @@ impl Server {
         let slots = others.filter_map(|id| leases.clients.find(id)?.slot);
         self.net.notify_choosers(port, slots.collect());
     }
+}
+
+/// The ids of the maps that a program refers to.
+fn maps_of(code: &[u8]) -> Vec<u32> {
+    Extended::parse(code).map_or(Vec::new(), |program| program.maps())
+}
+
+/// Opens maps to be read. A program whose map cannot be opened finds nothing in it.
+fn open(ids: &[u32]) -> Vec<OwnedFd> {
+    let opened = ids.iter().filter_map(|id| match ProgramMap::open(*id) {
+        Ok(map) => map.as_fd().try_clone_to_owned().ok(),
+        Err(error) => {
+            warn!(id, %error, "a map of a program's cannot be opened");
+            None
+        }
+    });
+    opened.collect()
 }

@@ -10,6 +10,7 @@ pub(crate) mod network;
 mod numbers;
 mod owners;
 pub(crate) mod place;
+mod programs;
 pub(crate) mod renewal;
 pub(crate) mod report;
 pub(crate) mod reuse;
@@ -40,6 +41,7 @@ use crate::process::log::Log;
 use crate::process::network::Network;
 use crate::process::numbers::Numbers;
 use crate::process::owners::Owners;
+use crate::process::programs::Programs;
 use crate::process::report::Report;
 pub use crate::process::settings::Settings;
 use crate::process::table::{Entry, Table};
@@ -92,6 +94,8 @@ pub struct Process {
     pub(crate) has_intents: AtomicBool,
     /// Kernel sockets of the program's choice.
     pub(crate) chosen: ChosenSockets,
+    /// Programs that may choose a socket of a group.
+    pub(crate) programs: Programs,
 }
 
 impl std::fmt::Debug for Process {
@@ -134,6 +138,7 @@ impl Process {
             ids: Arc::new(Ids::new()),
             has_intents: AtomicBool::new(false),
             chosen: ChosenSockets::default(),
+            programs: Programs::default(),
             settings,
         }
     }

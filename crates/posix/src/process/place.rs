@@ -318,6 +318,9 @@ impl Process {
         let reuse_port = socket.shares_port() || are_several;
         if socket.shares_port() && remote.is_none() {
             attachment.set_option(sock, SocketOption::Rank(rank_of(&*self.kernel, socket)));
+            if let Some(cookie) = cookie_of(&*self.kernel, socket) {
+                attachment.set_option(sock, SocketOption::Cookie(cookie));
+            }
         }
         if let Some(range) = options.port_range() {
             attachment.set_option(sock, range);
@@ -451,6 +454,15 @@ fn rank_of(kernel: &dyn Kernel, socket: &Description) -> u64 {
         }
         None => 0,
     }
+}
+
+/// Returns the cookie of a socket's kernel part, which maps of sockets have in its place.
+fn cookie_of(kernel: &dyn Kernel, socket: &Description) -> Option<u64> {
+    let number = socket.kernel_number()?.number();
+    let mut cookie = [0; 8];
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_COOKIE);
+    kernel.getsockopt(number, level, name, &mut cookie).ok()?;
+    Some(u64::from_ne_bytes(cookie))
 }
 
 /// Takes datagrams that arrived before a bound socket was on the stack. They waited at the

@@ -103,6 +103,10 @@ impl Kernel for Libc {
         abi::close_range(first, last, flags)
     }
 
+    fn bpf_info(&self, fd: i32) -> Option<[u32; 4]> {
+        abi::bpf_info(fd).ok()
+    }
+
     fn warn(&self, line: &str) {
         say(line);
     }

@@ -10,7 +10,8 @@ use crate::privileges::abi::{before_seccomp, change_user};
 use crate::privileges::is_change_of_user;
 use crate::raw::{self, fail};
 use crate::{
-    cancel, descriptors, exec, io, life, messages, privileges, process, readiness, signals, sockets,
+    cancel, descriptors, exec, io, life, messages, privileges, process, programs, readiness,
+    signals, sockets,
 };
 
 /// # Safety
@@ -82,6 +83,8 @@ unsafe fn beginning(number: c_long, args: [usize; 6]) -> Option<c_long> {
                 exec::abi::execveat(a as c_int, b as _, c as *const _, d as *const _, e as c_int)
             }
         }
+        // SAFETY: the program's own call.
+        libc::SYS_bpf => unsafe { programs::abi::bpf(a, b, c)? },
         // SAFETY: the program's own call.
         _ if is_fork(number, args) => unsafe { fork(number, args) },
         _ => return None,

@@ -192,6 +192,7 @@ pub fn change(
         | SocketOption::ReturnsV4(_)
         | SocketOption::ReturnsV6(_)
         | SocketOption::Rank(_)
+        | SocketOption::Cookie(_)
         | SocketOption::AwaitsPeer(_)
         | SocketOption::Chooser(_)
         | SocketOption::Multicast(_)

@@ -1,6 +1,7 @@
-//! Classic BPF programs that choose a socket of a SO_REUSEPORT group (reuseport_select_sock()).
+//! BPF programs that choose a socket of a SO_REUSEPORT group (reuseport_select_sock()).
 //!
-//! A program's result is the number of a member; one beyond the last leaves the choice to the hash.
+//! The result of a classic program is the number of a member; one beyond the last leaves the choice
+//! to the hash.
 //! Members may be sockets of other stacks: the order of the group is decided outside.
 
 use alloc::vec::Vec;
@@ -9,7 +10,9 @@ use core::net::SocketAddr;
 use slipstack_terms::{Beside, run_classic};
 
 use super::Udp;
-use crate::chooser::Chooser;
+use super::extended::{self, Answer, Asked};
+use super::input::hash_of;
+use crate::chooser::{Chooser, ChooserCode};
 use crate::effects::{DatagramIn, Effects};
 use crate::ids::UdpId;
 use crate::network_layer::Cx;
@@ -19,6 +22,8 @@ pub(super) enum Chosen {
     Here(UdpId),
     /// Datagram that has been handed to another stack.
     Elsewhere,
+    /// The program drops it.
+    Nowhere,
 }
 
 impl Udp {
@@ -52,23 +57,54 @@ impl Udp {
         if let Some(rank) = self.expected {
             return self.find_ranked(bound, rank).map(Chosen::Here);
         }
+        let member = match self.ask(chooser, bound, datagram, (cx, fx)) {
+            Answer::Selected(member) => member,
+            Answer::Any => return None,
+            Answer::Dropped => return Some(Chosen::Nowhere),
+        };
+        if let Some(id) = self.find_ranked(bound, member.rank) {
+            return Some(Chosen::Here(id));
+        }
+        let is_taken = fx.chosen_datagram(member, datagram);
+        is_taken.then_some(Chosen::Elsewhere)
+    }
+
+    /// Runs the program of a group over a datagram, or over the first of those that are joined.
+    fn ask(
+        &self,
+        chooser: &Chooser,
+        bound: SocketAddr,
+        datagram: &DatagramIn<'_>,
+        (cx, fx): (&mut Cx<'_>, &mut impl Effects),
+    ) -> Answer {
+        let size = datagram
+            .segment
+            .map_or(usize::MAX, |size| size.get().into());
+        let payload = &datagram.payload[..datagram.payload.len().min(size)];
+        let members = &chooser.members;
+        let code = match &chooser.code {
+            ChooserCode::Classic(code) => code,
+            ChooserCode::Extended(program) => {
+                let asked = Asked {
+                    datagram,
+                    payload,
+                    bound,
+                    hash: hash_of(&self.key, datagram.from) as u32,
+                };
+                return extended::ask(program, members, &asked, cx.rng, fx);
+            }
+        };
         let mut beside = |asked| {
             Some(match asked {
                 Beside::Cpu => fx.processor(),
                 Beside::Random => cx.rng.below(u32::MAX),
             })
         };
-        let size = datagram
-            .segment
-            .map_or(usize::MAX, |size| size.get().into());
-        let first = &datagram.payload[..datagram.payload.len().min(size)];
-        let number = run_classic(&chooser.code, first, &mut beside);
-        let member = *chooser.members.get(number as usize)?;
-        if let Some(id) = self.find_ranked(bound, member.rank) {
-            return Some(Chosen::Here(id));
+        let number = run_classic(code, payload, &mut beside);
+        match members.get(number as usize) {
+            Some(member) => Answer::Selected(*member),
+            None => Answer::Any,
         }
-        let is_taken = fx.chosen_datagram(member, datagram);
-        is_taken.then_some(Chosen::Elsewhere)
     }
 
     /// Returns the socket of a group with this rank.

@@ -14,6 +14,7 @@ use crate::effects::{DatagramIn, Effects, RxChecksum, RxMeta};
 use crate::ids::UdpId;
 use crate::ip::{IpMeta, LinkedGroup};
 use crate::network_layer::Cx;
+use crate::rng::SipKey;
 
 /// The outcome of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +88,10 @@ impl Udp {
             Some(Chosen::Elsewhere) => {
                 cx.counters.bump(Counter::UdpStrays);
                 cx.note_stray(protocol::UDP, (from, to));
+            }
+            Some(Chosen::Nowhere) => {
+                cx.counters.bump(Counter::DropUdpProgram);
+                return UdpOutcome::PortClosed;
             }
         }
         UdpOutcome::Done
@@ -196,9 +201,7 @@ impl Udp {
                 .filter(move |&(id, quality)| quality == best && self.spreads(id))
         };
         let count = equals().count();
-        let hash = self
-            .key
-            .hash_words([ip_bits(from.ip()), u64::from(from.port())]);
+        let hash = hash_of(&self.key, from);
         equals()
             .nth((hash % count as u64) as usize)
             .map(|(id, _)| id)
@@ -260,6 +263,11 @@ fn is_checksum_right(ip: &IpMeta, datagram: &UdpDatagram<'_>, meta: RxMeta) -> b
 #[inline]
 fn is_peer(remote: SocketAddr, from: SocketAddr) -> bool {
     remote == from || (remote.port() == 0 && remote.ip() == from.ip())
+}
+
+/// The number by which the socket of a group is chosen for a sender.
+pub(super) fn hash_of(key: &SipKey, from: SocketAddr) -> u64 {
+    key.hash_words([ip_bits(from.ip()), u64::from(from.port())])
 }
 
 fn ip_bits(ip: IpAddr) -> u64 {

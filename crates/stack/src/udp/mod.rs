@@ -9,6 +9,7 @@
 
 mod choosing;
 mod errors;
+mod extended;
 mod input;
 mod multicast;
 mod output;

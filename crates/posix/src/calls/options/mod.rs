@@ -2,5 +2,6 @@
 
 mod elsewhere;
 mod memory;
+mod programs;
 mod sockopt;
 mod stamping;

@@ -16,7 +16,7 @@ use crate::process::Process;
 use crate::socket::ancillary::TIMESTAMPING_NEW;
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::options::attaching::{
-    ATTACH, CHOOSE, DETACH, UNCHOOSE, chooser_of, chooser_value, read_filter,
+    ATTACH, CHOOSE, CHOOSE_EXTENDED, DETACH, UNCHOOSE, chooser_of, chooser_value, read_filter,
 };
 use crate::socket::options::meaning::{CONGESTION_NAME_MAX, congestion};
 use crate::socket::options::push_chooser;
@@ -47,6 +47,9 @@ impl Process {
             .choose_way(&*self.kernel, &socket, (level, name), value)?
         {
             return Ok(());
+        }
+        if (level, name) == CHOOSE_EXTENDED && self.network.runs_program(&socket) {
+            return Ok(self.choose_extended(&socket, value)?);
         }
         let code = match (level, name) {
             ATTACH => self.network.filter_for(&socket, self.program_of(value)?)?,

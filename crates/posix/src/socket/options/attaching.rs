@@ -1,11 +1,12 @@
-//! Classic BPF programs (linux/filter.h): SO_ATTACH_FILTER and SO_ATTACH_REUSEPORT_CBPF are
-//! recorded with their instructions, because the program's array may be gone when they are needed.
+//! BPF programs: SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_CBPF and SO_ATTACH_REUSEPORT_EBPF are
+//! recorded with their instructions, because the program's array or descriptor may be gone when
+//! they are needed.
 
 use std::os::fd::AsRawFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use slipstack_channel::{CHOOSER_MAX, ChooserPart};
+use slipstack_channel::{CHOOSER_MAX, ChooserPart, Extended};
 
 use crate::errno::Errno;
 use crate::kernel::Kernel;
@@ -15,6 +16,7 @@ use crate::socket::options::Options;
 pub(crate) const ATTACH: (i32, i32) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
 pub(crate) const DETACH: (i32, i32) = (libc::SOL_SOCKET, libc::SO_DETACH_FILTER);
 pub(crate) const CHOOSE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF);
+pub(crate) const CHOOSE_EXTENDED: (i32, i32) = (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_EBPF);
 pub(crate) const UNCHOOSE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF);
 /// Ancillary offsets that a program which chooses a socket may read (SKF_AD_CPU, SKF_AD_RANDOM).
 const BESIDE: [i32; 2] = [-0x1000 + 36, -0x1000 + 56];
@@ -28,10 +30,13 @@ pub(crate) fn attach_filter(kernel: &dyn Kernel, fd: i32, code: &[u8]) -> Result
     attach_program(kernel, fd, ATTACH, code)
 }
 
-/// Repeats a recorded SO_ATTACH_REUSEPORT_CBPF on a kernel socket.
+/// Repeats a recorded SO_ATTACH_REUSEPORT_CBPF on a kernel socket. An extended program has been
+/// attached to the kernel's group, which keeps it.
 pub(crate) fn attach_chooser(kernel: &dyn Kernel, fd: i32, value: &[u8]) -> Result<(), Errno> {
     match value.get(STAMP..) {
-        Some(code) if !code.is_empty() => attach_program(kernel, fd, CHOOSE, code),
+        Some(code) if !code.is_empty() && !Extended::is_marked(code) => {
+            attach_program(kernel, fd, CHOOSE, code)
+        }
         _ => Ok(()),
     }
 }
@@ -70,7 +75,7 @@ pub(crate) fn read_filter(kernel: &dyn Kernel, value: &[u8]) -> Result<Vec<u8>, 
 /// Bytes before the instructions of a recorded program that chooses: when it was set.
 const STAMP: usize = 4;
 
-/// Returns the value under which SO_ATTACH_REUSEPORT_CBPF is recorded; `code` is empty where the
+/// Returns the value under which a program that chooses a socket is recorded; `code` is empty where the
 /// program is taken away.
 pub(crate) fn chooser_value(code: &[u8], now_ns: u64) -> Vec<u8> {
     [&set_ms(now_ns).to_ne_bytes(), code].concat()

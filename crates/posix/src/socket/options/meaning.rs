@@ -11,6 +11,7 @@ use slipstack_channel::{
 };
 
 use crate::errno::Errno;
+use crate::socket::options::attaching::CHOOSE_EXTENDED;
 use crate::socket::options::record::{Options, Set, int_of};
 use crate::socket::options::{limit, multicast, way};
 
@@ -238,21 +239,17 @@ const ALWAYS: [(i32, i32); 6] = [
     (libc::IPPROTO_TCP, TCP_TX_DELAY),
 ];
 
-/// eBPF programs: without CONFIG_BPF_SYSCALL bpf_prog_get_type() refuses each.
-const PROGRAMS: [(i32, i32); 2] = [
-    (libc::SOL_SOCKET, libc::SO_ATTACH_BPF),
-    (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_EBPF),
-];
+/// eBPF programs that filter: without CONFIG_BPF_SYSCALL bpf_prog_get_type() refuses each.
+const ATTACH_EXTENDED: (i32, i32) = (libc::SOL_SOCKET, libc::SO_ATTACH_BPF);
 
 /// Returns the error of a `setsockopt`, if the socket does not have the option.
 pub(crate) fn refusal(is_stream: bool, level: i32, name: i32, value: &[u8]) -> Option<Errno> {
     if ALWAYS.contains(&(level, name)) || is_refused_if_set(level, name) && is_set(value) {
         return Some(Errno::ENOPROTOOPT);
     }
-    if PROGRAMS.contains(&(level, name)) {
-        return Some(Errno::EOPNOTSUPP);
-    }
     match (level, name) {
+        ATTACH_EXTENDED => Some(Errno::EOPNOTSUPP),
+        CHOOSE_EXTENDED if is_stream => Some(Errno::EOPNOTSUPP),
         // A connection goes to whichever listener of a group accepts it first.
         (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF) if is_stream => Some(Errno::ENOPROTOOPT),
         // The size of a datagram's largest fragment is not kept: as from a kernel before 4.9. A
@@ -321,8 +318,12 @@ mod tests {
             assert_eq!(of(dgram, level, name, &off), None);
             assert_eq!(of(stream, level, name, &on), None);
         }
-        let ebpf = of(dgram, socket, libc::SO_ATTACH_REUSEPORT_EBPF, &on);
-        assert_eq!(ebpf, Some(Errno::EOPNOTSUPP));
+        let extended = [libc::SO_ATTACH_BPF, libc::SO_ATTACH_REUSEPORT_EBPF];
+        for name in extended {
+            assert_eq!(of(stream, socket, name, &on), Some(Errno::EOPNOTSUPP));
+        }
+        assert_eq!(of(dgram, socket, extended[0], &on), Some(Errno::EOPNOTSUPP));
+        assert_eq!(of(dgram, socket, extended[1], &on), None);
     }
 
     #[test]

@@ -1,0 +1,57 @@
+//! SO_ATTACH_REUSEPORT_EBPF.
+
+use std::sync::Arc;
+
+use slipstack_channel::CHOOSER_MAX;
+
+use crate::errno::Errno;
+use crate::process::Process;
+use crate::socket::description::{Decided, Description};
+use crate::socket::options::attaching::{CHOOSE, CHOOSE_EXTENDED, UNCHOOSE, chooser_value};
+use crate::socket::options::record::int_of;
+
+/// Bytes of an instruction.
+const INSTRUCTION: usize = 8;
+
+impl Process {
+    /// Has an extended program choose among the sockets of a datagram socket's group. The kernel
+    /// judges it first, and its part of the group has it too: it keeps the maps.
+    #[cold]
+    pub(super) fn choose_extended(
+        &self,
+        socket: &Arc<Description>,
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        let number = self.materialize(socket)?.number();
+        let (level, name) = CHOOSE_EXTENDED;
+        self.kernel.setsockopt(number, level, name, value)?;
+        let program = int_of(value).ok_or(Errno::EINVAL)?;
+        let code = self.code_of(program).inspect_err(|_| {
+            let nothing = 0i32.to_ne_bytes();
+            let _ = self
+                .kernel
+                .setsockopt(number, UNCHOOSE.0, UNCHOOSE.1, &nothing);
+        })?;
+        let options = {
+            let mut cold = socket.cold.lock();
+            let value = chooser_value(&code, self.kernel.now_ns());
+            cold.options.set(CHOOSE.0, CHOOSE.1, &value);
+            cold.options.clone()
+        };
+        if let Some(Decided::Dgram(dgram)) = socket.decided() {
+            self.set_on_dgram((socket, dgram), CHOOSE.0, CHOOSE.1, &options);
+        }
+        Ok(())
+    }
+
+    /// The code of a program that the kernel has accepted.
+    fn code_of(&self, program: i32) -> Result<Vec<u8>, Errno> {
+        let info = self.kernel.bpf_info(program);
+        let code = info.and_then(|[_, id, ..]| self.programs.code_of(id));
+        let code = code.ok_or(Errno::EOPNOTSUPP)?;
+        match code.len() <= CHOOSER_MAX * INSTRUCTION {
+            true => Ok(code),
+            false => Err(Errno::ENOMEM),
+        }
+    }
+}
