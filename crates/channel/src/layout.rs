@@ -1,8 +1,8 @@
 //! Layout of a channel's region.
 //!
 //! ```text
-//! header · events · commands · replies · cells · flow directory · handover area ·
-//! send arena (program allocates) · receive arena (engine allocates)
+//! header · events · commands · replies · cells · flow directory · half-open connections ·
+//! handover area · send arena (program allocates) · receive arena (engine allocates)
 //! ```
 //! The region is sparse: untouched pages cost nothing but addresses. Its length says how long the
 //! two arenas are: they share equally what is behind the other parts, in whole blocks of the
@@ -29,6 +29,8 @@ pub(crate) const REPLY_LINES: usize = 8;
 pub(crate) const CELL_LINES: usize = 4;
 /// Connections that a flow directory can name.
 pub const FLOWS: usize = 65_536;
+/// Half-open connections that have a record: as many as a stack has by default.
+pub(crate) const HALF_OPEN: usize = 16_384;
 pub(crate) const IMAGE_BYTES: usize = 1024;
 /// Connections that a handover area takes.
 pub const IMAGES: usize = SOCKETS;
@@ -69,7 +71,8 @@ pub const COMMANDS_AT: usize = EVENTS_AT + EVENTS * 8;
 pub(crate) const REPLIES_AT: usize = COMMANDS_AT + COMMANDS * LINE;
 pub const CELLS_AT: usize = REPLIES_AT + REPLIES * REPLY_LINES * LINE;
 pub(crate) const FLOWS_AT: usize = CELLS_AT + SOCKETS * CELL_LINES * LINE;
-pub const IMAGES_AT: usize = FLOWS_AT + PAGE + FLOWS * LINE;
+pub(crate) const HALF_OPEN_AT: usize = FLOWS_AT + PAGE + FLOWS * LINE;
+pub const IMAGES_AT: usize = HALF_OPEN_AT + PAGE + HALF_OPEN * LINE;
 const ARENAS_AT: usize = (IMAGES_AT + PAGE + IMAGES * IMAGE_BYTES).next_multiple_of(1 << 21);
 
 /// Length of a channel's region, and of the shortest one.

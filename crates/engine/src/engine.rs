@@ -208,7 +208,9 @@ impl Engine {
         });
         clients[at] = client;
         let id = ClientId(at as u32);
-        self.env.flows.note_client(id, &region);
+        if self.env.flows.note_client(id, &region) {
+            self.stack.tcp_note_half_open();
+        }
         id
     }
 
@@ -398,6 +400,8 @@ impl Engine {
     #[inline(always)]
     fn emit(&mut self, now: Instant) {
         for _ in 0..LOCAL_ROUNDS {
+            // Before the SYN-ACKs leave.
+            self.record_half_open();
             if self.stack.has_dirty() {
                 let mut fx = Fx::new(&mut self.env, &mut *self.device);
                 self.stack.flush(now, &mut fx);
@@ -412,6 +416,13 @@ impl Engine {
                 self.env.local.recycle(frame);
             }
         }
+    }
+
+    /// Writes changes of half-open connections to their records.
+    #[inline]
+    pub(crate) fn record_half_open(&mut self) {
+        let Engine { stack, env, .. } = self;
+        stack.tcp_half_open_changes(|place, record| env.flows.record_half_open(place, record));
     }
 
     /// Carries out effects that were deferred while the stack ran.

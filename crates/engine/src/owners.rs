@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use slipstack_channel::{Ends, FlowDirectory, SockId};
+use slipstack_channel::{Ends, FlowDirectory, HalfOpenRecords, SockId};
 use slipstack_mem::Region;
-use slipstack_stack::{ConnId, ConnectionOrigin};
+use slipstack_stack::{ConnId, ConnectionOrigin, HalfOpenRecord};
 
 use crate::client::ClientId;
 
@@ -57,6 +57,8 @@ pub(crate) struct Flows {
     directory: Option<FlowDirectory>,
     /// The client whose sockets are in the directory's region: its open connections are described.
     client: Option<ClientId>,
+    /// Beside that client's directory.
+    half_open: Option<HalfOpenRecords>,
     /// By the connection's index: its generation and its place.
     places: Vec<Option<(u32, u32)>>,
     open: usize,
@@ -86,11 +88,23 @@ impl Flows {
         Some(place)
     }
 
-    /// A client comes; `region` is its channel's.
-    pub(crate) fn note_client(&mut self, client: ClientId, region: &Region) {
+    /// A client comes; `region` is its channel's. Returns whether the directory is there too, so
+    /// that half-open connections are recorded beside it.
+    pub(crate) fn note_client(&mut self, client: ClientId, region: &Region) -> bool {
         let directory = self.directory.as_ref();
-        if directory.is_some_and(|it| it.is_of(region)) {
+        let is_of = directory.is_some_and(|it| it.is_of(region));
+        if is_of {
             self.client = Some(client);
+            self.half_open = HalfOpenRecords::new(region);
+        }
+        is_of
+    }
+
+    /// Writes what is to be known of a half-open connection should this process be killed.
+    #[inline]
+    pub(crate) fn record_half_open(&mut self, place: u32, record: Option<HalfOpenRecord>) {
+        if let Some(records) = &mut self.half_open {
+            records.set(place, record.map(|it| it.0));
         }
     }
 

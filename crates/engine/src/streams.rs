@@ -188,6 +188,7 @@ impl Engine {
         let link = bound.map_or(0, |bound| bound.link);
         self.pass_half_open(self.env.now, half_open, link);
         self.pass_drained(drained);
+        self.record_half_open();
         self.env.set_bits(owner, State::NONE, State::LISTENING);
         Ok(Reply::Done)
     }

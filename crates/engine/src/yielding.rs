@@ -89,6 +89,7 @@ impl Engine {
             }
         }
         self.pass_drained(drained);
+        self.record_half_open();
     }
 
     /// Passes on unaccepted connections. Returns whether there were any.

@@ -98,7 +98,8 @@ pub use slipstack_terms::{Learnt, LearntAddress, Redirected, RouteRefusal, Socke
 pub use stack::Stack;
 pub use stray::{datagram_frames, stray_frame};
 pub use tcp::{
-    ConnectionImage, EndedConnection, HalfOpenImage, IDLE_BYTES, Progress, TcpSizes, TimeWaitImage,
+    ConnectionImage, EndedConnection, HalfOpenImage, HalfOpenRecord, IDLE_BYTES, Progress,
+    TcpSizes, TimeWaitImage,
 };
 pub use time::Instant;
 pub use traffic::LinkTraffic;

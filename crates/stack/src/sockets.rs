@@ -14,7 +14,9 @@ use slipstack_terms::{SavedSyn, TcpInfo};
 
 use crate::bound::Bound;
 use crate::effects::ConnectionOrigin;
-use crate::tcp::{ConnectionImage, EndedConnection, HalfOpenImage, TcpSizes, TimeWaitImage};
+use crate::tcp::{
+    ConnectionImage, EndedConnection, HalfOpenImage, HalfOpenRecord, TcpSizes, TimeWaitImage,
+};
 use crate::time::Instant;
 
 impl Stack {
@@ -267,6 +269,18 @@ impl Stack {
             self.note_adopted(now, local, remote);
         }
         Ok(())
+    }
+
+    /// From now on [`Stack::tcp_half_open_changes`] has something to tell.
+    pub fn tcp_note_half_open(&mut self) {
+        self.tcp.note_half_open();
+    }
+
+    /// Tells of each half-open connection that has begun, changed or ended since the last call: a
+    /// number that no other has at the same time, and its record, or `None` if it has ended.
+    #[inline]
+    pub fn tcp_half_open_changes(&mut self, tell: impl FnMut(u32, Option<HalfOpenRecord>)) {
+        self.tcp.half_open_changes(&self.net.choices, tell);
     }
 
     /// Returns TIME-WAIT entries, at most `most`, those with most time left first: for the stack

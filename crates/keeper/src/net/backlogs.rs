@@ -318,7 +318,8 @@ impl Net {
         }
     }
 
-    fn pass_half_open(&mut self, image: &HalfOpenImage, link: u16, now: u64) {
+    /// As [`Net::pass_on`], for a half-open connection.
+    pub fn pass_half_open(&mut self, image: &HalfOpenImage, link: u16, now: u64) {
         if let Some(ends) = image.endpoints() {
             self.note_moving(ends.0.port(), now);
             let head = self.effects.backlogs.head(ends, link);

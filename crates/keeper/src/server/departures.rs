@@ -79,6 +79,7 @@ impl Server {
         info!(client = client.0, pid, slot, resets, "a client has left");
         self.steer_ports(&left.ports);
         self.pass_unaccepted(ended.unaccepted, now);
+        self.pass_half_open(ended.half_open, now);
         // A killed instance has left its socket; no other instance can have its name before this
         // cleanup.
         if let Some(name) = &left.client.instance

@@ -1,9 +1,12 @@
 //! Ends of connections that a client has left in its regions because it was killed, or had more of
 //! them than it could hand over.
 
+use std::collections::{HashMap, HashSet};
+
 use slipstack_channel::{FlowEntry, LeftConnection};
-use slipstack_device::Flow;
+use slipstack_device::{Flow, Transport};
 use slipstack_mem::Region;
+use slipstack_stack::{HalfOpenImage, HalfOpenRecord, Instant};
 
 use crate::directory;
 use crate::leases::{ClientId, Family};
@@ -20,6 +23,7 @@ pub(super) struct Ended {
     /// Flows whose peers get a reset.
     pub(super) doomed: Vec<Flow>,
     pub(super) unaccepted: Vec<Unaccepted>,
+    pub(super) half_open: Vec<HalfOpen>,
     /// Other processes may use them.
     pub(super) lent: Vec<Lent>,
 }
@@ -30,6 +34,9 @@ pub(super) struct Unaccepted {
     left: LeftConnection,
     region: Region,
 }
+
+/// A half-open connection, and the link that its listener was bound to.
+pub(super) type HalfOpen = (HalfOpenImage, u16);
 
 impl Ended {
     /// Connections whose peers are answered from here.
@@ -60,9 +67,17 @@ impl Server {
                 continue;
             };
             let adopted = ended.adopted.len();
+            let mut half_open = half_open(&region, now);
             for entry in slipstack_channel::flows(&region) {
+                let flow = directory::flow_of(&entry);
+                // A connection that was just opening is still half-open.
+                if entry.opened.is_none() && half_open.contains_key(&flow) {
+                    continue;
+                }
+                half_open.remove(&flow);
                 self.end_flow(&entry, (&region, key, family), &mut ended, now);
             }
+            ended.half_open.extend(half_open.into_values());
             if ended.adopted.len() > adopted {
                 self.keep_handover(key, region);
             }
@@ -129,4 +144,38 @@ impl Server {
         self.tally.resets += doomed.len() as u64;
         self.net.reset(doomed, now);
     }
+    /// Passes half-open connections to other listeners; they wait until there is one, as long as a
+    /// process holds the socket.
+    pub(super) fn pass_half_open(&mut self, half_open: Vec<HalfOpen>, now: u64) {
+        if half_open.is_empty() {
+            return;
+        }
+        let living: HashSet<Flow> = self.living_flows().into_iter().map(|it| it.0).collect();
+        for (image, link) in half_open {
+            // It was just moving to another engine.
+            let is_there = flow_of(&image).is_some_and(|flow| living.contains(&flow));
+            if !is_there {
+                self.net.pass_half_open(&image, link, now);
+            }
+        }
+    }
+}
+
+fn flow_of(image: &HalfOpenImage) -> Option<Flow> {
+    let (local, remote) = image.endpoints()?;
+    Some(Flow {
+        proto: Transport::Tcp,
+        local,
+        remote,
+    })
+}
+
+/// The half-open connections that a region has records of.
+fn half_open(region: &Region, now: u64) -> HashMap<Flow, HalfOpen> {
+    let records = slipstack_channel::half_open_records(region);
+    let images = records.into_iter().filter_map(|words| {
+        let left = HalfOpenRecord(words).rebuild(Instant(now))?;
+        Some((flow_of(&left.0)?, left))
+    });
+    images.collect()
 }

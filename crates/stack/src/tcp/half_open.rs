@@ -3,6 +3,8 @@
 //! The peer has our SYN-ACK, so the adopter must know the numbers in it. If the SYN-ACK has not
 //! been sent yet, the adopter sends it. The adopter checks everything: the bytes may be hostile.
 
+mod record;
+
 use alloc::vec::Vec;
 
 use slipstack_wire::user_timeout::UserTimeout;
@@ -11,13 +13,15 @@ use super::Tcp;
 use super::flow::{FlowKey, FlowState, pack};
 use super::numbers::{Reader, Writer};
 use super::sizes::{MSS_MIN, WINDOW_SHIFT_MAX};
-use super::syn::SynEntry;
+use super::syn::{Numbers, SynEntry};
 use crate::choices::ChoiceId;
 use crate::counters::Counter;
 use crate::error::SocketError;
 use crate::ids::ListenerId;
 use crate::network_layer::Cx;
 use crate::time::{Instant, nanos};
+
+pub use record::HalfOpenRecord;
 
 const VERSION: u32 = 3;
 const SACK: u8 = 1;
@@ -96,24 +100,53 @@ fn read(bytes: &[u8]) -> Option<(SynEntry, Option<u32>)> {
     }
     let (local, remote) = (input.address()?, input.address()?);
     let (local_port, remote_port) = (input.number()?, input.number()?);
-    let mut entry = SynEntry {
-        key: FlowKey::new(local, local_port, remote, remote_port),
+    let key = FlowKey::new(local, local_port, remote, remote_port);
+    let (iss, irs) = (input.number()?, input.number()?);
+    let (ts_recent, ts_offset) = (input.number()?, input.number()?);
+    let mut entry = blank(
+        key,
+        Numbers {
+            iss,
+            irs,
+            ts_offset,
+        },
+    );
+    entry.ts_recent = ts_recent;
+    entry.sent_at = Instant(input.number()?);
+    (entry.mss, entry.our_mss) = (input.number()?, input.number()?);
+    entry.window = input.number()?;
+    (entry.peer_shift, entry.our_shift) = (input.number()?, input.number()?);
+    (entry.tries, entry.asked) = (input.number()?, input.number()?);
+    let flags: u8 = input.number()?;
+    (entry.has_sack, entry.has_timestamps) = (flags & SACK != 0, flags & TIMESTAMPS != 0);
+    (entry.has_ecn, entry.is_owed) = (flags & ECN != 0, flags & OWED != 0);
+    (entry.tos, entry.ttl) = (input.number()?, input.number()?);
+    entry.peer_timeout = UserTimeout::from_field(input.number()?);
+    let ahead: u32 = input.number()?;
+    let rival = (ahead != 0).then(|| entry.iss.wrapping_add(ahead));
+    Some((entry, rival))
+}
+
+/// An entry that knows the numbers only, and has no listener yet.
+fn blank(key: FlowKey, numbers: Numbers) -> SynEntry {
+    SynEntry {
+        key,
         listener: ListenerId {
             index: 0,
             generation: 0,
         },
-        iss: input.number()?,
-        irs: input.number()?,
-        ts_recent: input.number()?,
-        ts_offset: input.number()?,
-        sent_at: Instant(input.number()?),
-        mss: input.number()?,
-        our_mss: input.number()?,
-        window: input.number()?,
-        peer_shift: input.number()?,
-        our_shift: input.number()?,
-        tries: input.number()?,
-        asked: input.number()?,
+        iss: numbers.iss,
+        irs: numbers.irs,
+        ts_recent: 0,
+        ts_offset: numbers.ts_offset,
+        sent_at: Instant::ZERO,
+        mss: 0,
+        our_mss: 0,
+        window: 0,
+        peer_shift: 0,
+        our_shift: 0,
+        tries: 0,
+        asked: 0,
         deferrals: 0,
         has_sack: false,
         has_timestamps: false,
@@ -126,15 +159,7 @@ fn read(bytes: &[u8]) -> Option<(SynEntry, Option<u32>)> {
         ttl: 0,
         choice: ChoiceId::default(),
         is_owed: false,
-    };
-    let flags: u8 = input.number()?;
-    (entry.has_sack, entry.has_timestamps) = (flags & SACK != 0, flags & TIMESTAMPS != 0);
-    (entry.has_ecn, entry.is_owed) = (flags & ECN != 0, flags & OWED != 0);
-    (entry.tos, entry.ttl) = (input.number()?, input.number()?);
-    entry.peer_timeout = UserTimeout::from_field(input.number()?);
-    let ahead: u32 = input.number()?;
-    let rival = (ahead != 0).then(|| entry.iss.wrapping_add(ahead));
-    Some((entry, rival))
+    }
 }
 
 /// Returns whether the entry holds the invariants that the rest of the stack relies on.

@@ -176,7 +176,7 @@ impl Tcp {
 
     pub(super) fn drop_syn(&mut self, index: u32, hash: u64) -> Option<SynEntry> {
         self.demux.remove(hash, FlowState::Syn(index));
-        let entry = self.syns.entries.remove(index)?;
+        let entry = self.syns.remove(index)?;
         if let Some(listener) = self.listeners.find_mut(entry.listener) {
             listener.half_open = listener.half_open.saturating_sub(1);
         }
@@ -259,6 +259,7 @@ impl Tcp {
                 // RFC 3168 6.1.1.1: a peer that got no answer may repeat its SYN without ECN.
                 entry.has_ecn &= segment.flags.contains(ecn::SETUP);
                 entry.answer_again(now, cx, fx);
+                self.syns.note(index);
             }
             return;
         }
@@ -309,7 +310,7 @@ impl Tcp {
         match half {
             HalfOpen::Stored(syn) => {
                 self.demux.replace(hash, FlowState::Syn(syn), place);
-                self.syns.entries.clear(syn);
+                self.syns.clear(syn);
             }
             HalfOpen::Carried(_) => self.demux.insert(hash, place),
         }

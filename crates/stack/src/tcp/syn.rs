@@ -320,6 +320,8 @@ pub struct SynTable {
     next: Instant,
     /// Few: handshakes that another engine began too.
     rivals: Vec<Rival>,
+    /// Indices of entries that began, changed or ended; `None`: nobody asks.
+    changes: Option<Vec<u32>>,
 }
 
 /// The initial number of another engine's answer to a copy of an entry's SYN. The peer has taken
@@ -345,7 +347,40 @@ impl SynTable {
             waiting: Default::default(),
             next: Instant::FAR_FUTURE,
             rivals: Vec::new(),
+            changes: None,
         }
+    }
+
+    /// From now on changes are noted for [`SynTable::next_change`].
+    pub fn note_changes(&mut self) {
+        self.changes.get_or_insert_default();
+    }
+
+    /// An entry begins, changes or ends.
+    #[inline]
+    pub fn note(&mut self, index: u32) {
+        if let Some(changes) = &mut self.changes {
+            changes.push(index);
+        }
+    }
+
+    /// The index of an entry that has changed since.
+    #[inline]
+    pub fn next_change(&mut self) -> Option<u32> {
+        self.changes.as_mut()?.pop()
+    }
+
+    /// Removes an entry.
+    pub fn remove(&mut self, index: u32) -> Option<SynEntry> {
+        self.note(index);
+        self.entries.remove(index)
+    }
+
+    /// Drops an entry whose connection has opened.
+    #[inline]
+    pub fn clear(&mut self, index: u32) {
+        self.note(index);
+        self.entries.clear(index);
     }
 
     /// A new entry, or one that has been answered several times elsewhere.
@@ -353,6 +388,7 @@ impl SynTable {
     pub fn insert(&mut self, entry: SynEntry, until: Instant) -> Option<u32> {
         let tries = entry.tries;
         let (index, generation) = self.entries.insert(entry)?;
+        self.note(index);
         self.wait(index, generation, tries, until);
         Some(index)
     }
@@ -369,6 +405,7 @@ impl SynTable {
             // Not every copy requests ECN (RFC 3168 6.1.1.1).
             entry.has_ecn &= other.has_ecn;
         }
+        self.note(index);
         true
     }
 

@@ -1,9 +1,12 @@
 //! A connection whose engine was killed goes on in another, from the state of its rings.
 
 use super::harness::*;
+use super::moving;
 use crate::CloseMode;
-use crate::tcp::{ConnectionImage, Progress};
+use crate::tcp::{ConnectionImage, HalfOpenRecord, Progress};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
 
 /// The connection in a new stack, closed there, after its engine was killed.
 fn rebuilt(world: &World, progress: Progress) -> World {
@@ -121,4 +124,87 @@ fn a_peer_that_goes_on_sending_is_reset() {
     world.take_sent();
     world.peer(ACK, b"more");
     assert!(world.take_sent().iter().any(|sent| sent.is(RST)));
+}
+
+/// The records of a stack's half-open connections, as they are after these changes.
+fn note(world: &mut World, records: &mut BTreeMap<u32, HalfOpenRecord>) {
+    world
+        .stack
+        .tcp_half_open_changes(|place, record| match record {
+            Some(record) => drop(records.insert(place, record)),
+            None => drop(records.remove(&place)),
+        });
+}
+
+#[test]
+fn a_half_open_connection_goes_on_from_its_record() {
+    for offer in [
+        TcpOptions::default(),
+        TcpOptions {
+            mss: Some(1000),
+            window_scale: Some(9),
+            sack_permitted: true,
+            timestamps: Some(Timestamps { value: 7, echo: 0 }),
+            ..TcpOptions::default()
+        },
+    ] {
+        let (mut world, mut records) = (World::new(config()), BTreeMap::new());
+        world.stack.tcp_note_half_open();
+        world.listen();
+        world.inject((1000, PORT), ISS, 0, SYN, &offer, &[]);
+        note(&mut world, &mut records);
+        let first = world.only();
+        let record = records.values().next().unwrap();
+        let (image, link) = record.rebuild(world.now).unwrap();
+        assert_eq!((records.len(), link), (1, 0));
+        let mut other = moving::other_with_listener(&world);
+        other.stack.tcp_adopt_half_open(other.now, &image).unwrap();
+        other.flush();
+        // The peer's ACK may have been lost with the engine.
+        let again = other.only();
+        assert_eq!((again.header, again.options), (first.header, first.options));
+        let ack = first.header.seq.wrapping_add(1);
+        let stamps = first.options.timestamps.map(|ours| Timestamps {
+            value: 8,
+            echo: ours.value,
+        });
+        let options = TcpOptions {
+            timestamps: stamps,
+            ..TcpOptions::default()
+        };
+        other.inject((1000, PORT), ISS + 1, ack, ACK, &options, b"hello");
+        assert_eq!(other.stack.tcp_sizes(), sizes(1, 0, 0));
+        other.stack.tcp_audit().unwrap();
+    }
+}
+
+#[test]
+fn a_half_open_connection_has_a_record_until_it_opens_or_ends() {
+    let (mut world, mut records) = (World::new(config()), BTreeMap::new());
+    world.listen();
+    world.inject((1, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
+    note(&mut world, &mut records);
+    assert!(records.is_empty(), "nobody has asked");
+    world.stack.tcp_note_half_open();
+    let mut acks = Vec::new();
+    for port in [2, 3, 4] {
+        world.inject((port, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
+        acks.push(world.only().header.seq.wrapping_add(1));
+    }
+    note(&mut world, &mut records);
+    assert_eq!(records.len(), 3);
+    world.inject(
+        (2, PORT),
+        ISS + 1,
+        acks[0],
+        ACK,
+        &TcpOptions::default(),
+        &[],
+    );
+    world.inject((3, PORT), ISS + 1, 0, RST, &TcpOptions::default(), &[]);
+    note(&mut world, &mut records);
+    assert_eq!(records.len(), 1);
+    world.sleep(300 * SECOND);
+    note(&mut world, &mut records);
+    assert!(records.is_empty());
 }
