@@ -14,6 +14,8 @@ use crate::layout::{FLOWS, FLOWS_AT};
 
 const USED: u64 = 1;
 const UDP: u64 = 1 << 1;
+/// The connection is on its way to another engine or another socket.
+const LEAVING: u64 = 1 << 2;
 /// Lines of the page before the entries.
 const HEADER_LINES: usize = 64;
 /// The first of the words that describe an open connection: three of the engine's own, the last of
@@ -98,6 +100,15 @@ impl FlowDirectory {
         line.words[OPENED_AT + 2].store(last, Ordering::Release);
     }
 
+    /// Marks a flow that is about to have another owner, or to stay after all: the keeper steers
+    /// none of its frames here, but takes it if this engine dies before it has been closed.
+    pub fn set_leaving(&mut self, slot: u32, is_leaving: bool) {
+        let line = self.lines.line(HEADER_LINES + slot as usize);
+        let head = line.words[0].load(Ordering::Relaxed) & !LEAVING;
+        let bit = if is_leaving { LEAVING } else { 0 };
+        line.words[0].store(head | bit, Ordering::Release);
+    }
+
     pub fn close(&mut self, slot: u32) {
         if slot < self.untouched {
             let line = self.lines.line(HEADER_LINES + slot as usize);
@@ -111,6 +122,8 @@ impl FlowDirectory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowEntry {
     pub is_udp: bool,
+    /// See [`FlowDirectory::set_leaving`].
+    pub is_leaving: bool,
     pub local: SocketAddr,
     pub remote: SocketAddr,
     pub opened: Option<Opened>,
@@ -165,6 +178,7 @@ pub fn flows(region: &Region) -> Vec<FlowEntry> {
         };
         Some(FlowEntry {
             is_udp: head & UDP != 0,
+            is_leaving: head & LEAVING != 0,
             local: addr(1, 32)?,
             remote: addr(3, 16)?,
             opened: opened(line),
@@ -207,6 +221,10 @@ mod tests {
         let opened = flows(&region)[0].opened.unwrap();
         assert_eq!((opened.index, opened.origin), (0x7ffe, [1, 2, 3]));
         assert!(opened.is_of(3) && !opened.is_of(4));
+        directory.set_leaving(third, true);
+        assert!(flows(&region)[0].is_leaving);
+        directory.set_leaving(third, false);
+        assert!(!flows(&region)[0].is_leaving);
         directory.close(third);
         directory.open_datagrams(&Ends::of(addr(53), addr(4)));
         let seen = flows(&region);

@@ -50,7 +50,12 @@ impl Engine {
             bytes: bytes.to_vec(),
             len: bytes.len(),
         };
-        self.send_on(taker, ends, &partial)
+        let is_sent = self.post_on(taker, ends, &partial);
+        // Until now the keeper would have passed it on if this process had been killed. The other
+        // engine wakes up, which is a system call, only then: the process may be killed there.
+        self.env.flows.close(conn);
+        self.wake(taker);
+        is_sent
     }
 
     /// Returns the slot whose inbox the connection goes to, or `None` if no other engine may take
@@ -102,6 +107,24 @@ impl Engine {
         ends: (SocketAddr, SocketAddr),
         partial: &Partial,
     ) -> bool {
+        let is_sent = self.post_on(slot, ends, partial);
+        self.wake(slot);
+        is_sent
+    }
+
+    fn wake(&self, slot: Option<usize>) {
+        if let (Some(slot), Some(interconnect)) = (slot, &self.env.local.interconnect) {
+            interconnect.wake(slot);
+        }
+    }
+
+    /// As [`Engine::send_on`], without waking the engine.
+    fn post_on(
+        &mut self,
+        slot: Option<usize>,
+        ends: (SocketAddr, SocketAddr),
+        partial: &Partial,
+    ) -> bool {
         let Some(slot) = slot else {
             return false;
         };
@@ -133,6 +156,7 @@ impl Engine {
             let image = image.to_bytes();
             let message = InboxMessage::Passing(head, Passed::HalfOpen(&image));
             self.post_all(slot, std::iter::once(message));
+            self.wake(Some(slot));
             self.env.counters.half_open_out += 1;
         } else if self.stack.tcp_adopt_half_open(self.env.now, image).is_err() {
             self.env.counters.half_open_refused += 1;
@@ -180,6 +204,18 @@ impl Engine {
         }
     }
 
+    /// Frees the messages that were taken from the inbox: if this process is killed before, the
+    /// keeper finds them there. Those of a connection are kept until all have come, and it is in
+    /// the directory, but no longer than until the inbox `is_empty`.
+    #[inline]
+    pub(crate) fn release_inbox(&mut self, is_empty: bool) {
+        if (is_empty || self.arriving.partial.is_empty())
+            && let Some(interconnect) = &mut self.env.local.interconnect
+        {
+            interconnect.reader().release();
+        }
+    }
+
     fn expect(&mut self, head: &PassingHead, len: u32, has_fin: bool, image: &[u8]) {
         let Ok(image) = image.try_into() else {
             return;
@@ -207,7 +243,10 @@ impl Engine {
 
     fn take_half_open(&mut self, now: Instant, image: &HalfOpenImage, head: &PassingHead) {
         match self.stack.tcp_adopt_half_open(now, image) {
-            Ok(()) => self.env.counters.half_open_in += 1,
+            Ok(()) => {
+                self.env.counters.half_open_in += 1;
+                self.record_half_open();
+            }
             Err(SocketError::UnknownId) if head.hops < HOPS_MAX => {
                 self.send_half_open(image, head.link, head.hops + 1);
             }

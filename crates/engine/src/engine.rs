@@ -317,12 +317,14 @@ impl Engine {
             let Some(interconnect) = &mut self.env.local.interconnect else {
                 break;
             };
-            let Some(len) = interconnect.reader().pop(now.0, &mut frame) else {
+            let Some(len) = interconnect.reader().take(now.0, &mut frame) else {
                 break;
             };
             frames += 1;
             self.on_message(now, &frame[..len]);
+            self.release_inbox(false);
         }
+        self.release_inbox(true);
         self.inbox_frame = frame;
         self.env.counters.local_received += frames as u64;
         frames > 0

@@ -183,15 +183,26 @@ impl Interconnect {
     }
 
     /// As [`Interconnect::post`], for a message that must not be lost: an owner without room is
-    /// given a moment.
+    /// given a moment. [`Interconnect::wake`] follows.
     pub(crate) fn post_patiently(&self, slot: usize, message: &InboxMessage<'_>) -> bool {
+        let Some(inbox) = self.inboxes.get(slot) else {
+            return false;
+        };
         for _ in 0..PATIENCE {
-            if self.post(slot, message) {
+            if message.put(|parts| inbox.push(parts)) {
                 return true;
             }
+            self.wake(slot);
             std::thread::sleep(PAUSE);
         }
         false
+    }
+
+    /// Wakes the owner of an inbox.
+    pub(crate) fn wake(&self, slot: usize) {
+        if let (Some(inbox), Some(bell)) = (self.inboxes.get(slot), self.bells.get(slot)) {
+            wake(inbox, bell);
+        }
     }
 }
 

@@ -19,6 +19,9 @@ pub(crate) struct Owner {
 /// Connections that may be claimed with their key.
 pub(crate) type Offers = HashMap<u128, Owner>;
 
+/// The state of a connection for the directory, if it has one.
+type Origin<'a> = Option<&'a ConnectionOrigin>;
+
 /// Owners by the index of the stack's id; the generation decides.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
@@ -133,6 +136,29 @@ impl Flows {
     pub(crate) fn close_datagrams(&mut self, place: u32) {
         if let Some(directory) = &mut self.directory {
             directory.close(place);
+        }
+    }
+
+    /// A connection is about to have another owner: see [`FlowDirectory::set_leaving`].
+    pub(crate) fn leave(&mut self, conn: ConnId) {
+        if let (Some(place), Some(directory)) = (self.find(conn), &mut self.directory) {
+            directory.set_leaving(place, true);
+        }
+    }
+
+    /// A connection has another socket of the same client now, described by this; it is entered if
+    /// it was not.
+    pub(crate) fn stay(&mut self, conn: ConnId, ends: &Ends, owner: Owner, origin: Origin<'_>) {
+        let known = self.find(conn);
+        let Some(place) = known.or_else(|| self.open(conn, ends)) else {
+            return;
+        };
+        // One store changes the socket, so that the entry names either the old or the new one.
+        if let Some(origin) = origin {
+            self.describe(owner, place, origin);
+        }
+        if let Some(directory) = &mut self.directory {
+            directory.set_leaving(place, false);
         }
     }
 

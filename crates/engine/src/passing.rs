@@ -22,9 +22,10 @@ const DRAIN_ROUNDS: usize = 16;
 
 impl Engine {
     /// Schedules a connection that the program has not taken and will not take. Its listener is
-    /// usually about to close; the flow leaves the directory so that steering releases it too.
+    /// usually about to close; in the directory the flow is leaving, so that steering releases it
+    /// too.
     pub(crate) fn pass_later(&mut self, now: Instant, owner: Owner, conn: ConnId) {
-        self.env.flows.close(conn);
+        self.env.flows.leave(conn);
         let Some(client) = self.env.client(owner.client) else {
             return;
         };
@@ -120,7 +121,7 @@ impl Engine {
             has_fin,
         } in conns
         {
-            self.env.flows.close(conn);
+            self.env.flows.leave(conn);
             let state = match has_fin {
                 true => State::FIN | State::RDHUP,
                 false => State::NONE,
@@ -228,8 +229,6 @@ impl Engine {
             queue.on_passed_in();
         }
         self.env.conns.set(conn.index, conn.generation, owner);
-        self.env.flows.open(conn, &ends);
-        self.describe(conn);
         let (sndbuf, rcvbuf) = (self.stack.tcp_sndbuf(conn), self.stack.tcp_rcvbuf(conn));
         if let Some(client) = self.env.client(owner.client)
             && let Some((socket, end)) = client.find(owner.sock)
@@ -261,6 +260,9 @@ impl Engine {
         if bits != State::NONE {
             self.env.set_bits(owner, bits, State::NONE);
         }
+        // Last, because the keeper would look into the new socket from now on.
+        let origin = self.stack.tcp_origin(conn);
+        self.env.flows.stay(conn, &ends, owner, origin.as_ref());
         self.env.counters.passed_in += 1;
         true
     }

@@ -110,7 +110,7 @@ impl Engine {
             };
             let role = self.env.socket(owner).map(|socket| socket.role);
             if let Some(Role::Stream(conn)) = role {
-                self.env.flows.close(conn);
+                self.env.flows.leave(conn);
             }
             self.pass(now, owner);
         }

@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 
 use pair::World;
 use slipstack_channel::{
-    CloseMode, Command, EventKind, PortRange, Reason, Reply, SockId, SocketOption, State, Transport,
+    CloseMode, Command, EventKind, LeftConnection, PortRange, Reason, Reply, SockId, SocketOption,
+    State, Transport,
 };
 
 fn pattern(seed: u64, offset: usize, out: &mut [u8]) {
@@ -423,6 +424,55 @@ fn unaccepted_connections_go_to_another_listener_until_theirs_waits_again() {
     server.push(Command::Resume { sock: away });
     (0..8).for_each(|_| call(&mut world));
     assert!(announced(&world, away) > 0);
+}
+
+/// The keeper passes on what the directory describes, should the process be killed at any instant.
+#[test]
+fn connections_that_move_to_another_listener_are_described_with_their_new_sockets() {
+    let mut world = World::new();
+    for _ in 0..2 {
+        world.listen_shared(1, 80, true);
+    }
+    let program = world.hosts[0].program.clone();
+    let region = world.hosts[1].program.region().clone();
+    let remote: SocketAddr = "10.9.0.2:80".parse().unwrap();
+    for _ in 0..8 {
+        let sock = program.open_socket(Transport::Tcp).unwrap();
+        assert!(world.request(0, Command::Connect { sock, remote }).is_ok());
+        world.settle(1_000_000);
+        program.send(sock, &[IoSlice::new(b"question")], false);
+        world.settle(1_000_000);
+    }
+    assert!(slipstack_channel::half_open_records(&region).is_empty());
+    for _ in 0..10 {
+        let flows = slipstack_channel::flows(&region);
+        let left = flows.iter().filter_map(|entry| {
+            assert!(!entry.is_leaving);
+            LeftConnection::look(&region, &entry.opened?)
+        });
+        let left: Vec<_> = left.map(|it| (it.is_unaccepted, it.received)).collect();
+        assert_eq!(left, [(true, 8); 8]);
+        world.now += 3_000_000;
+        world.settle(1_000_000);
+    }
+}
+
+#[test]
+fn a_half_open_connection_is_on_record_before_its_syn_ack_leaves() {
+    let mut world = World::new();
+    world.listen(1, 80);
+    let program = world.hosts[0].program.clone();
+    let region = world.hosts[1].program.region().clone();
+    let remote: SocketAddr = "10.9.0.2:80".parse().unwrap();
+    let sock = program.open_socket(Transport::Tcp).unwrap();
+    assert!(world.request(0, Command::Connect { sock, remote }).is_ok());
+    let mut counts = Vec::new();
+    for _ in 0..8 {
+        world.step();
+        counts.push(slipstack_channel::half_open_records(&region).len());
+    }
+    counts.dedup();
+    assert!(counts.ends_with(&[1, 0]), "{counts:?}");
 }
 
 /// nginx's pair of listeners: `listen 80` and `listen [::]:80 ipv6only=on`.

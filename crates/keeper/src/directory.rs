@@ -11,12 +11,12 @@ pub fn flows(region: &Region) -> Vec<Flow> {
     all_flows(region).into_iter().filter(is_tcp).collect()
 }
 
-/// All flows of an engine, those of connected datagram sockets included.
+/// All flows of an engine, those of connected datagram sockets included, but for those that are
+/// leaving it.
 pub fn all_flows(region: &Region) -> Vec<Flow> {
-    slipstack_channel::flows(region)
-        .iter()
-        .map(flow_of)
-        .collect()
+    let flows = slipstack_channel::flows(region).into_iter();
+    let staying = flows.filter(|entry| !entry.is_leaving);
+    staying.map(|entry| flow_of(&entry)).collect()
 }
 
 pub fn flow_of(entry: &FlowEntry) -> Flow {

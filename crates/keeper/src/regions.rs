@@ -125,6 +125,13 @@ impl Inboxes {
             .then(|| MpscInbox::new(&self.region, at, INBOX_CELLS))?
     }
 
+    /// Wakes the owner of a slot, whether it sleeps or not.
+    pub fn wake(&self, slot: u16) {
+        if let Some(bell) = self.bells.get(usize::from(slot)) {
+            bell.ring();
+        }
+    }
+
     /// Puts a message into a slot's inbox and wakes its owner. Returns `false` if the inbox has no
     /// room, and the message is lost.
     pub fn post(&self, slot: u16, message: &InboxMessage<'_>) -> bool {

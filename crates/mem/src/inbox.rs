@@ -194,6 +194,8 @@ impl MpscInbox {
 pub struct InboxReader {
     inbox: MpscInbox,
     next: u64,
+    /// Frames from here to `next` have been taken and are not released.
+    freed: u64,
     /// State of claimed and unpublished cells: since when the first is waited for, and which were
     /// claimed by then.
     waiting: Option<Waiting>,
@@ -212,6 +214,7 @@ impl InboxReader {
         InboxReader {
             inbox,
             next,
+            freed: next,
             waiting: None,
         }
     }
@@ -219,13 +222,21 @@ impl InboxReader {
     /// Copies the next frame into `out` and gives its length. A frame with an impossible length
     /// is dropped and counted as lost.
     pub fn pop(&mut self, now_ns: u64, out: &mut [u8]) -> Option<usize> {
+        let len = self.take(now_ns, out);
+        self.release();
+        len
+    }
+
+    /// As [`InboxReader::pop`], but a reader that ends before [`InboxReader::release`] leaves the
+    /// frame to the next one.
+    pub fn take(&mut self, now_ns: u64, out: &mut [u8]) -> Option<usize> {
         loop {
             let index = self.next & self.inbox.mask;
             let line = self.inbox.cells.line(index as usize * LINES_PER_CELL);
             let lap = self.next.wrapping_sub(index);
             if line.words[0].load(Ordering::Acquire) != lap.wrapping_add(1) {
                 if self.is_stuck(now_ns) {
-                    self.step(lap, true);
+                    self.skip(1);
                     continue;
                 }
                 return None;
@@ -235,36 +246,39 @@ impl InboxReader {
             // Cells that are not claimed are no part of a frame, whatever its length says.
             let cells = cells_of(len);
             if !fits || cells > self.claimed().wrapping_sub(self.next) {
-                self.step(lap, true);
+                self.skip(1);
                 continue;
             }
-            let taken = self.inbox.read(self.next, &mut out[..len]);
-            self.step(lap, !taken);
-            for _ in 1..cells {
-                let index = self.next & self.inbox.mask;
-                self.step(self.next.wrapping_sub(index), false);
-            }
-            if taken {
+            if self.inbox.read(self.next, &mut out[..len]) {
+                self.next = self.next.wrapping_add(cells);
                 return Some(len);
             }
+            self.skip(cells);
         }
+    }
+
+    /// Frees the cells of the frames that were taken.
+    pub fn release(&mut self) {
+        while self.freed != self.next {
+            let index = self.freed & self.inbox.mask;
+            let line = self.inbox.cells.line(index as usize * LINES_PER_CELL);
+            let free = self.freed.wrapping_add(self.inbox.mask + 1);
+            line.words[0].store(free.wrapping_sub(index), Ordering::Release);
+            self.freed = self.freed.wrapping_add(1);
+            let own = self.inbox.header.line(1);
+            own.words[NEXT].store(self.freed, Ordering::Release);
+        }
+    }
+
+    /// Passes over cells whose frame is lost.
+    fn skip(&mut self, cells: u64) {
+        self.next = self.next.wrapping_add(cells);
+        self.release();
+        self.inbox.header.line(1).words[LOST].fetch_add(1, Ordering::Relaxed);
     }
 
     fn claimed(&self) -> u64 {
         self.inbox.header.line(0).words[CLAIM].load(Ordering::Acquire)
-    }
-
-    fn step(&mut self, lap: u64, lost: bool) {
-        let index = self.next & self.inbox.mask;
-        let line = self.inbox.cells.line(index as usize * LINES_PER_CELL);
-        let free = lap.wrapping_add(self.inbox.mask + 1);
-        line.words[0].store(free, Ordering::Release);
-        self.next = self.next.wrapping_add(1);
-        let own = self.inbox.header.line(1);
-        own.words[NEXT].store(self.next, Ordering::Release);
-        if lost {
-            own.words[LOST].fetch_add(1, Ordering::Relaxed);
-        }
     }
 
     /// Returns whether the next cell has been claimed but unpublished for too long. The cells of a
@@ -356,6 +370,28 @@ mod tests {
         reader.beat();
         assert!(reader.pop(0, &mut [0; 8]).is_some());
         assert_eq!((inbox.beats(), inbox.has_frames()), (1, false));
+    }
+
+    #[test]
+    fn frames_that_are_not_released_are_left_to_the_next_reader() {
+        let (_region, inbox, mut reader) = pair();
+        let mut out = [0; 8];
+        for number in 0..4 {
+            assert!(inbox.push(&[&[number]]));
+        }
+        assert_eq!(reader.take(0, &mut out), Some(1));
+        reader.release();
+        for number in 1..4 {
+            assert_eq!((reader.take(0, &mut out), out[0]), (Some(1), number));
+        }
+        assert_eq!(reader.take(0, &mut out), None);
+        assert!(reader.is_empty() && !reader.is_claimed() && inbox.has_frames());
+        assert!(inbox.push(&[&[4]]) && !inbox.push(&[&[5]]));
+        let mut next = InboxReader::new(inbox.clone());
+        for number in 1..5 {
+            assert_eq!((next.pop(0, &mut out), out[0]), (Some(1), number));
+        }
+        assert!(!inbox.has_frames());
     }
 
     #[test]

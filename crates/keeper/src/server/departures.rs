@@ -97,6 +97,10 @@ impl Server {
             self.vacated
                 .extend(AGAIN_NS.map(|later| (slot, now + later)));
         }
+        // The dead engine may have put a message into an inbox without waking its owner.
+        for slot in self.engines() {
+            self.resources.inboxes.wake(slot);
+        }
         self.resources.state.groups = self.steer.groups();
         self.resources.save();
     }

@@ -75,6 +75,10 @@ impl Server {
                     continue;
                 }
                 half_open.remove(&flow);
+                // It has just come to another engine.
+                if entry.is_leaving && self.living_flows().iter().any(|it| it.0 == flow) {
+                    continue;
+                }
                 self.end_flow(&entry, (&region, key, family), &mut ended, now);
             }
             ended.half_open.extend(half_open.into_values());
