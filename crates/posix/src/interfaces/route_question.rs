@@ -157,8 +157,16 @@ impl RouteAnswer {
         if let Some(from) = self.question.from {
             put_ip(&mut bytes, attribute::SRC, from);
         }
-        put(&mut bytes, attribute::TABLE, &u32::from(table).to_ne_bytes());
-        put(&mut bytes, attribute::OIF, &self.way.interface.to_ne_bytes());
+        put(
+            &mut bytes,
+            attribute::TABLE,
+            &u32::from(table).to_ne_bytes(),
+        );
+        put(
+            &mut bytes,
+            attribute::OIF,
+            &self.way.interface.to_ne_bytes(),
+        );
         if self.question.from.is_none() {
             put_ip(&mut bytes, attribute::PREFSRC, self.way.source);
         }
@@ -271,7 +279,10 @@ mod tests {
     #[test]
     fn a_refusal_becomes_the_acknowledgement_that_was_asked_for() {
         let mut answer = answer(ACK | 1);
-        assert!(matches!(answer.reply(&header(ERROR)), Some(Reply::Before(_))));
+        assert!(matches!(
+            answer.reply(&header(ERROR)),
+            Some(Reply::Before(_))
+        ));
         answer.deliver();
         let Some(Reply::Acknowledged(bytes)) = answer.reply(&header(ERROR)) else {
             panic!("no acknowledgement");

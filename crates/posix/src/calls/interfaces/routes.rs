@@ -14,7 +14,9 @@ use slipstack_channel::Asker;
 use slipstack_mem::{Descriptor, Lock};
 
 use crate::addr::{AddrBytes, Family, Given, parse};
-use crate::interfaces::question::{Asked, DONE, HEADER, Header, NEW_ADDRESS, Question, RouteSocket};
+use crate::interfaces::question::{
+    Asked, DONE, HEADER, Header, NEW_ADDRESS, Question, RouteSocket,
+};
 use crate::interfaces::route_question::{Reply, RouteAnswer, RouteQuestion, Way};
 use crate::outcome::{Divert, Outcome};
 use crate::process::table::Entry;
