@@ -269,7 +269,7 @@ pub struct ChooserState {
 pub struct GroupSocket {
     pub local: SocketAddr,
     pub rank: u64,
-    /// Of its kernel part; 0 = it has none.
+    /// Cookie of its kernel part; 0 = it has none.
     pub cookie: u64,
 }
 

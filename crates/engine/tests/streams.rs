@@ -433,8 +433,7 @@ fn connections_that_move_to_another_listener_are_described_with_their_new_socket
     for _ in 0..2 {
         world.listen_shared(1, 80, true);
     }
-    let program = world.hosts[0].program.clone();
-    let region = world.hosts[1].program.region().clone();
+    let [program, server] = [0, 1].map(|host| world.hosts[host].program.clone());
     let remote: SocketAddr = "10.9.0.2:80".parse().unwrap();
     for _ in 0..8 {
         let sock = program.open_socket(Transport::Tcp).unwrap();
@@ -443,12 +442,12 @@ fn connections_that_move_to_another_listener_are_described_with_their_new_socket
         program.send(sock, &[IoSlice::new(b"question")], false);
         world.settle(1_000_000);
     }
-    assert!(slipstack_channel::half_open_records(&region).is_empty());
+    assert!(slipstack_channel::half_open_records(server.region()).is_empty());
     for _ in 0..10 {
-        let flows = slipstack_channel::flows(&region);
+        let flows = slipstack_channel::flows(server.region());
         let left = flows.iter().filter_map(|entry| {
             assert!(!entry.is_leaving);
-            LeftConnection::look(&region, &entry.opened?)
+            LeftConnection::look(server.region(), &entry.opened?)
         });
         let left: Vec<_> = left.map(|it| (it.is_unaccepted, it.received)).collect();
         assert_eq!(left, [(true, 8); 8]);
@@ -461,15 +460,14 @@ fn connections_that_move_to_another_listener_are_described_with_their_new_socket
 fn a_half_open_connection_is_on_record_before_its_syn_ack_leaves() {
     let mut world = World::new();
     world.listen(1, 80);
-    let program = world.hosts[0].program.clone();
-    let region = world.hosts[1].program.region().clone();
+    let [program, server] = [0, 1].map(|host| world.hosts[host].program.clone());
     let remote: SocketAddr = "10.9.0.2:80".parse().unwrap();
     let sock = program.open_socket(Transport::Tcp).unwrap();
     assert!(world.request(0, Command::Connect { sock, remote }).is_ok());
     let mut counts = Vec::new();
     for _ in 0..8 {
         world.step();
-        counts.push(slipstack_channel::half_open_records(&region).len());
+        counts.push(slipstack_channel::half_open_records(server.region()).len());
     }
     counts.dedup();
     assert!(counts.ends_with(&[1, 0]), "{counts:?}");

@@ -1,5 +1,5 @@
-/* SO_ATTACH_REUSEPORT_EBPF: a program of the kind SK_REUSEPORT chooses the socket of a group by maps
- * of sockets and of numbers; sockets of one process, of forked children, over IPv6. */
+/* SO_ATTACH_REUSEPORT_EBPF: a program of the kind SK_REUSEPORT chooses the socket of a group by
+ * maps of sockets and of numbers; sockets of one process, of forked children, over IPv6. */
 #include "t.h"
 #include <linux/bpf.h>
 #include <stddef.h>

@@ -100,14 +100,14 @@ pub(crate) struct RouteAnswer {
     is_delivered: bool,
 }
 
-/// What becomes of the kernel's next message.
+/// Treatment of the kernel's next message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// It is replaced by these bytes.
+    /// Replacement of it.
     Instead(Vec<u8>),
-    /// It follows these bytes, as an acknowledgement.
+    /// Message before it; it is the acknowledgement.
     Before(Vec<u8>),
-    /// It is a refusal: this acknowledgement stands in its place.
+    /// Acknowledgement in its place, a refusal.
     Acknowledged(Vec<u8>),
 }
 

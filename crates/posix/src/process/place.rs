@@ -317,10 +317,7 @@ impl Process {
         let are_several = self.engines.attach.is_spread() || self.settings.has_ports_per_instance;
         let reuse_port = socket.shares_port() || are_several;
         if socket.shares_port() && remote.is_none() {
-            attachment.set_option(sock, SocketOption::Rank(rank_of(&*self.kernel, socket)));
-            if let Some(cookie) = cookie_of(&*self.kernel, socket) {
-                attachment.set_option(sock, SocketOption::Cookie(cookie));
-            }
+            name_in_group(&*self.kernel, &attachment, sock, socket);
         }
         if let Some(range) = options.port_range() {
             attachment.set_option(sock, range);
@@ -463,6 +460,19 @@ fn cookie_of(kernel: &dyn Kernel, socket: &Description) -> Option<u64> {
     let (level, name) = (libc::SOL_SOCKET, libc::SO_COOKIE);
     kernel.getsockopt(number, level, name, &mut cookie).ok()?;
     Some(u64::from_ne_bytes(cookie))
+}
+
+/// Says which of the sockets that share a port this one is.
+fn name_in_group(
+    kernel: &dyn Kernel,
+    attachment: &Attachment,
+    sock: slipstack_channel::SockId,
+    socket: &Description,
+) {
+    attachment.set_option(sock, SocketOption::Rank(rank_of(kernel, socket)));
+    if let Some(cookie) = cookie_of(kernel, socket) {
+        attachment.set_option(sock, SocketOption::Cookie(cookie));
+    }
 }
 
 /// Takes datagrams that arrived before a bound socket was on the stack. They waited at the

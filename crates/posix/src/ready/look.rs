@@ -23,6 +23,12 @@ pub(crate) struct Look {
 }
 
 impl Look {
+    /// A check that includes the kernel's part.
+    pub(crate) fn due(now_ns: u64) -> Look {
+        let kernel = Ask::Due;
+        Look { kernel, now_ns }
+    }
+
     pub(crate) fn is_due(self) -> bool {
         matches!(self.kernel, Ask::Due | Ask::Soon)
     }

@@ -173,12 +173,8 @@ pub fn change(
         SocketOption::Table(table) => choose(conn, cx, |choice| choice.table = table),
         SocketOption::Link(link) => choose(conn, cx, |choice| choice.link = link),
         // A default, on a connection that has begun, and options of the other family: no change.
-        SocketOption::MaxSeg(None)
-        | SocketOption::SaveSyn(_)
-        | SocketOption::Transparent(_)
-        | SocketOption::Ttl(_)
-        | SocketOption::TosV6(_)
-        | SocketOption::TtlV6(_) => {}
+        SocketOption::MaxSeg(None) | SocketOption::SaveSyn(_) | SocketOption::Transparent(_) => {}
+        SocketOption::Ttl(_) | SocketOption::TosV6(_) | SocketOption::TtlV6(_) => {}
         SocketOption::FastOpen(_)
         | SocketOption::FastOpenConnect(_)
         | SocketOption::FastOpenNoCookie(_)

@@ -580,8 +580,7 @@ fn open_passive(conn: &mut Connection, entry: &SynEntry, now: Instant, cx: &Cx<'
     connect::agree(conn, entry.irs, &entry.peer_options(), cx);
     conn.phase = Phase::Established;
     conn.is_passive = true;
-    (conn.opts.tos, conn.opts.ttl) = (entry.tos, entry.ttl);
-    conn.choice = entry.choice;
+    (conn.opts.tos, conn.opts.ttl, conn.choice) = (entry.tos, entry.ttl, entry.choice);
     conn.snd.una = seq::FIRST;
     conn.snd.wl1 = seq::SYN;
     conn.snd.wl2 = seq::FIRST;

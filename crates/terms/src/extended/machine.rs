@@ -33,7 +33,7 @@ struct Machine<'a> {
     calls: Vec<(usize, [u64; 4])>,
 }
 
-/// Where a program goes on.
+/// Continuation of a program.
 enum Next {
     At(usize),
     Ended,

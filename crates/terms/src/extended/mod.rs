@@ -42,10 +42,10 @@ pub struct Extended {
     code: Box<[Instruction]>,
 }
 
-/// What a program says about a datagram; the socket is in [`Surroundings::select`].
+/// Decision of a program about a datagram; the socket is in [`Surroundings::select`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes to the selected socket, or to any if none is.
+    /// Delivery to the selected socket, or to any if none is.
     Pass,
     Drop,
 }

@@ -523,25 +523,15 @@ impl Process {
             let left = least(left, starved);
             let left = least(left, self.engines.absence.sleep_ns());
             let limit = (rest.limit(left), rest);
-            let slept = at.sleep_once(
-                waiter,
-                attachment.as_deref(),
-                role,
-                &*self.kernel,
-                now,
-                limit,
-            );
+            let attachment = attachment.as_deref();
+            let slept = at.sleep_once(waiter, attachment, role, &*self.kernel, now, limit);
             waiter.wake_up(slept.rang);
             kernel = slept.kernel;
             let slept_at = now;
             now = slept.woke_ns.unwrap_or_else(|| self.kernel.now_ns());
             at.woke_ns.set(now);
             if slept.end == SleepEnd::Stop && self.kernel.interruptions() == before {
-                let kernel = Ask::Due;
-                let found = check(Look {
-                    kernel,
-                    now_ns: now,
-                })?;
+                let found = check(Look::due(now))?;
                 return found.map(Some).ok_or(Divert::Stopped);
             }
             rest.on_slept(slept.end, now.saturating_sub(slept_at));

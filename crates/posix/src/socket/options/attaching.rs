@@ -75,8 +75,8 @@ pub(crate) fn read_filter(kernel: &dyn Kernel, value: &[u8]) -> Result<Vec<u8>, 
 /// Bytes before the instructions of a recorded program that chooses: when it was set.
 const STAMP: usize = 4;
 
-/// Returns the value under which a program that chooses a socket is recorded; `code` is empty where the
-/// program is taken away.
+/// Returns the value under which a program that chooses a socket is recorded; `code` is empty where
+/// the program is taken away.
 pub(crate) fn chooser_value(code: &[u8], now_ns: u64) -> Vec<u8> {
     [&set_ms(now_ns).to_ne_bytes(), code].concat()
 }
