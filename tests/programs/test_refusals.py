@@ -90,9 +90,8 @@ def build(world, name, *flags):
 
 @test(modes=("inprocess",))
 def a_program_into_which_nothing_can_be_loaded_is_named(world):
-    """The loader preloads no library into a program whose effective user differs (squid's
-    workers)."""
-    code = "import os; os.seteuid(33); os.execv('/bin/true', ['true'])"
+    """The loader preloads no library into a program whose effective group differs."""
+    code = "import os; os.setegid(33); os.execv('/bin/true', ['true'])"
     program = world.stack("/usr/bin/python3", "-c", code)
     assert program.wait(10) == 0
     assert "another effective user" in program.errors(), program.errors()
@@ -412,3 +411,20 @@ def a_run_directory_that_cannot_be_written_is_refused(world):
     (said,) = started.errors().strip().splitlines()
     assert "Read-only file system" in said and "--run-dir" in said, said
     assert state(world) == before
+
+
+@test(modes=("kernel", "inprocess", "instance"))
+def programs_that_have_only_one_of_roots_users_are_served(world):
+    """The loader would preload no library into them (AT_SECURE); squid's workers are started so."""
+    for which, port, users in (
+        ("effective", 7340, "(0, 33, 33)"),
+        ("real", 7341, "(33, 0, 0)"),
+    ):
+        server = world.stack(*world.program("disguised.py"), world.address, port, which)
+        world.wait_port(port, process=server)
+        with world.connect(port) as client:
+            client.sendall(b"hello")
+            assert client.recv(100) == b"hello"
+        assert server.wait(10) == 0, server.tail()
+        lines = server.output().splitlines()
+        assert lines[1:] == [f"{users} []", "listens", "(0, 0, 0)"], lines

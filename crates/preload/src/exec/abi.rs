@@ -8,6 +8,7 @@ use std::ffi::CString;
 use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
 use super::fitness::{Fitness, judge};
+use super::rights::{self, AsRoot};
 use super::spawn::{ChildConnections, ShellConnections};
 use super::sys::Actions;
 use super::{Additions, completed, inherit_variables, search};
@@ -64,18 +65,21 @@ unsafe fn with_environment<T>(theirs: Strings, how: Start, start: impl FnOnce(St
         return start(theirs);
     }
     let replaces_us = matches!(how, Start::Replace(_));
+    let becomes_root = matches!(how, Start::Replace(Fitness::ServedAsRoot));
     if replaces_us {
         before_exec();
     }
     // SAFETY: the program's array.
     let (additions, list) = unsafe { complete(theirs, how) };
     cores::leave();
+    let as_root = becomes_root.then(AsRoot::begin);
     // The guard is closed here: the new program must not find signals blocked.
     let result = start(if additions.is_some() {
         list.as_ptr()
     } else {
         theirs
     });
+    drop(as_root);
     cores::come_back();
     if replaces_us && let Some(process) = process::current() {
         let _in_call = InCall::enter();
@@ -88,17 +92,20 @@ unsafe fn with_environment<T>(theirs: Strings, how: Start, start: impl FnOnce(St
 
 unsafe fn complete(theirs: Strings, how: Start) -> (Option<Additions>, Vec<*const c_char>) {
     let _in_call = InCall::enter();
+    let becomes_root = matches!(how, Start::Replace(Fitness::ServedAsRoot));
     let inherit = match how {
         Start::Replace(fitness) => {
-            let hears = fitness == Fitness::Served;
+            let hears = fitness != Fitness::Kernels;
             process::current().and_then(|process| process.before_exec(hears))
         }
         Start::Beside(described) => described,
     };
+    let mut only_its = inherit_variables(inherit);
+    only_its.extend(becomes_root.then(rights::variable));
     // SAFETY: the program's array.
     let entries = unsafe { entries(theirs) };
     let texts: Vec<&[u8]> = entries.iter().map(|entry| entry.to_bytes()).collect();
-    let additions = completed(process::environment(), &texts, inherit_variables(inherit));
+    let additions = completed(process::environment(), &texts, only_its);
     let mut list = Vec::new();
     if let Some(additions) = &additions {
         for (index, entry) in entries.iter().enumerate() {
@@ -244,6 +251,8 @@ unsafe fn spawned(
     start: impl FnOnce(*const posix_spawn_file_actions_t, Strings) -> c_int,
 ) -> c_int {
     let fitness = match file.as_deref().map_or(Ok(Fitness::Served), judge) {
+        // The child starts with the caller's users, whatever becomes of them meanwhile.
+        Ok(Fitness::ServedAsRoot) => Fitness::Kernels,
         Ok(fitness) => fitness,
         Err(error) => return error.0,
     };

@@ -4,6 +4,7 @@
 pub mod abi;
 mod fitness;
 pub mod raw;
+pub mod rights;
 mod search;
 mod spawn;
 mod sys;
@@ -68,18 +69,21 @@ fn inherit_variables(text: Option<String>) -> Vec<CString> {
     variables
 }
 
-fn is_inherit(variable: &[u8]) -> bool {
+/// Whether the variable was meant for one program: this one.
+fn is_for_one(variable: &[u8]) -> bool {
     variable.starts_with(process::INHERIT.as_bytes())
+        || variable.starts_with(rights::USERS.as_bytes())
 }
 
-/// Returns the environment for a new program: `theirs` with our variables. `None`: unchanged.
-fn completed(ours: &[CString], theirs: &[&[u8]], inherit: Vec<CString>) -> Option<Additions> {
+/// Returns the environment for a new program: `theirs` with our variables, and those that only it
+/// gets. `None`: unchanged.
+fn completed(ours: &[CString], theirs: &[&[u8]], only_its: Vec<CString>) -> Option<Additions> {
     let mut additions = Additions {
         dropped: Vec::new(),
         added: Vec::new(),
     };
     for (index, variable) in theirs.iter().enumerate() {
-        if is_inherit(variable) {
+        if is_for_one(variable) {
             additions.dropped.push(index);
         } else if variable.starts_with(PRELOAD)
             && let Some(both) = preload_with(ours, variable)
@@ -94,7 +98,7 @@ fn completed(ours: &[CString], theirs: &[&[u8]], inherit: Vec<CString>) -> Optio
             additions.added.push(variable.clone());
         }
     }
-    additions.added.extend(inherit);
+    additions.added.extend(only_its);
     let is_changed = !additions.dropped.is_empty() || !additions.added.is_empty();
     is_changed.then_some(additions)
 }
@@ -140,13 +144,17 @@ mod tests {
     }
 
     #[test]
-    fn inherited_state_is_not_passed_on_twice() {
-        let mut theirs: Vec<&[u8]> = vec![b"SLIPSTACK_INHERIT=old", b"SLIPSTACK_INHERIT_1=old"];
+    fn what_is_for_one_program_is_not_passed_on() {
+        let mut theirs: Vec<&[u8]> = vec![
+            b"SLIPSTACK_INHERIT=old",
+            b"SLIPSTACK_INHERIT_1=old",
+            b"SLIPSTACK_USERS=0,1",
+        ];
         let ours = ours();
         theirs.extend(ours.iter().map(|v| v.as_bytes()));
         let inherit = inherit_variables(Some("new".into()));
         let additions = completed(&ours, &theirs, inherit).unwrap();
-        assert_eq!(additions.dropped, [0, 1]);
+        assert_eq!(additions.dropped, [0, 1, 2]);
         assert_eq!(additions.added, [c"SLIPSTACK_INHERIT=new".to_owned()]);
     }
 

@@ -6,12 +6,14 @@ use std::ffi::CString;
 
 use crate::cancel;
 use crate::cores;
+use crate::exec::rights;
 use crate::process::{self, INHERIT};
 use crate::signals;
 
 /// Initialises the library if the program's environment says so, and keeps the variables it passes
 /// on.
 fn start(mut variables: Vec<CString>) {
+    put_users_back(&mut variables);
     let has = |names: &[&[u8]]| {
         let mut all = variables.iter().map(|v| v.as_bytes());
         all.any(|v| names.iter().any(|name| v.starts_with(name)))
@@ -39,6 +41,20 @@ fn start(mut variables: Vec<CString>) {
     }
     if inherits {
         process::activate();
+    }
+}
+
+/// Becomes the users that the program is to have. The programs that it starts are not to find the
+/// variable.
+fn put_users_back(variables: &mut Vec<CString>) {
+    let names_users = |variable: &mut CString| {
+        let rest = variable.as_bytes().strip_prefix(rights::USERS.as_bytes());
+        rest.is_some_and(|rest| rest.starts_with(b"="))
+    };
+    for variable in variables.extract_if(.., names_users) {
+        let text = variable.to_string_lossy();
+        rights::come_back(&text[rights::USERS.len() + 1..]);
+        sys::unset(rights::USERS);
     }
 }
 

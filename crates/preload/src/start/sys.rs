@@ -91,6 +91,13 @@ unsafe fn kept_variables(environment: *const *const c_char) -> Vec<CString> {
     }
 }
 
+/// Removes a variable from the program's environment.
+pub fn unset(name: &str) {
+    let name = CString::new(name).unwrap_or_default();
+    // SAFETY: before `main`, when no other thread reads the environment; libc copies no name.
+    unsafe { libc::unsetenv(name.as_ptr()) };
+}
+
 /// Whether the program runs with more rights than its caller: then we stay out.
 pub fn is_secure() -> bool {
     // SAFETY: reads the auxiliary vector.
