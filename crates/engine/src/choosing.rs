@@ -3,6 +3,7 @@
 //! stack.
 
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use slipstack_channel::control::{ChooserMember, ChooserState, GroupSocket};
 use slipstack_channel::{ChooserPart, Reply, SocketError};
@@ -56,7 +57,9 @@ impl Engine {
             rank,
             cookie,
         };
-        if ports.join_group(socket, is_on) {
+        let has_program = ports.join_group(socket, is_on);
+        // That of the sockets before goes with them.
+        if has_program || self.stack.udp_has_choosers(local.port()) {
             self.on_choosers_changed(local.port());
         }
     }
@@ -72,6 +75,12 @@ impl Engine {
             let choosers = states.into_iter().filter_map(chooser_of).collect();
             self.stack.udp_set_choosers(port, choosers);
         }
+    }
+
+    /// Descriptors of the maps of programs.
+    pub(crate) fn map_fds(&self) -> Vec<RawFd> {
+        let maps = self.env.maps.iter();
+        maps.map(|(_, map)| map.as_fd().as_raw_fd()).collect()
     }
 
     /// A datagram that another engine has received and a program has chosen a socket for.

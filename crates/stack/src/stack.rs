@@ -461,6 +461,11 @@ impl Stack {
         self.udp.set_choosers(port, choosers);
     }
 
+    /// See [`Udp::has_choosers`].
+    pub fn udp_has_choosers(&self, port: u16) -> bool {
+        self.udp.has_choosers(port)
+    }
+
     /// See [`Udp::expect`].
     pub fn udp_expect(&mut self, rank: Option<u64>) {
         self.udp.expect(rank);

@@ -375,6 +375,8 @@ impl Driver for InProcess {
         fds.push(self.shared.bell.raw_fd());
         fds.extend(self.ticker.as_ref().map(Ticker::raw_fd));
         fds.extend(self.naps.raw_fd());
+        let engine = self.shared.engine.try_lock();
+        fds.extend(engine.iter().flat_map(|engine| engine.map_fds()));
         fds
     }
 }

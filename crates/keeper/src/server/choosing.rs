@@ -16,6 +16,8 @@ use crate::maps;
 use super::Server;
 use super::clients::{Answer, refuse};
 
+/// Maps of one program: each is looked for among the client's descriptors.
+const MAPS_MAX: usize = 16;
 /// Bytes of an instruction.
 const INSTRUCTION: usize = 8;
 
@@ -28,7 +30,7 @@ impl Server {
                 set_ms,
                 code,
             } => self.on_choose(client, local, (set_ms, code)),
-            Request::Choosers { port } => self.on_choosers(port),
+            Request::Choosers { port } => self.on_choosers(client, port),
             _ => refuse(Refusal::BadRequest, "a keeper does not take this request"),
         }
     }
@@ -48,7 +50,10 @@ impl Server {
             self.notify_choosers(local.port(), Some(client));
         }
         self.done()?;
-        Ok((Reply::Choosers(self.choosers(local.port())), Vec::new()))
+        Ok((
+            Reply::Choosers(self.choosers(client, local.port())),
+            Vec::new(),
+        ))
     }
 
     fn on_choose(
@@ -82,6 +87,9 @@ impl Server {
             return false;
         };
         let needed = maps_of(code);
+        if needed.len() > MAPS_MAX {
+            return false;
+        }
         let missing = needed.into_iter().find(|map| !maps::is_held(process, *map));
         if let Some(map) = missing {
             let client = client.0;
@@ -93,17 +101,18 @@ impl Server {
         missing.is_none()
     }
 
-    fn on_choosers(&self, port: u16) -> Answer {
-        let states = self.choosers(port);
+    fn on_choosers(&self, client: ClientId, port: u16) -> Answer {
+        let states = self.choosers(client, port);
         let mut needed: Vec<u32> = states.iter().flat_map(|it| maps_of(&it.code)).collect();
         needed.sort_unstable();
         needed.dedup();
-        needed.truncate(DESCRIPTORS_MAX);
+        // A long reply has one beside them.
+        needed.truncate(DESCRIPTORS_MAX - 1);
         Ok((Reply::Choosers(states), open(&needed)))
     }
 
-    /// The groups of a port that have a program.
-    fn choosers(&self, port: u16) -> Vec<ChooserState> {
+    /// The groups of a port that have a program and a socket of the client.
+    fn choosers(&self, client: ClientId, port: u16) -> Vec<ChooserState> {
         let leases = &self.resources.state.leases;
         let slots = |clients: &[ClientId]| {
             let mut found = clients
@@ -111,7 +120,9 @@ impl Server {
                 .filter_map(|id| leases.clients.find(*id)?.slot);
             found.next().unwrap_or(0)
         };
-        let states = leases.groups.on(port).map(|choice| ChooserState {
+        let groups = leases.groups.on(port);
+        let theirs = groups.filter(|it| it.members.iter().any(|it| it.clients.contains(&client)));
+        let states = theirs.map(|choice| ChooserState {
             local: choice.local,
             code: choice.code.to_vec(),
             members: choice

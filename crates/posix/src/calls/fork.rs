@@ -73,6 +73,7 @@ impl Process {
         self.engines.trouble.hold();
         self.engines.station.sleepers.hold();
         self.report.hold();
+        self.programs.hold();
         self.table.hold();
         self.numbers.hold();
         self.poll_looks.hold();
@@ -137,6 +138,7 @@ impl Process {
         self.poll_looks.release();
         self.numbers.release();
         self.table.release();
+        self.programs.release();
         self.report.release();
         self.engines.station.sleepers.release();
         self.engines.trouble.release();

@@ -200,6 +200,7 @@ impl Process {
         all.extend(self.numbers.descriptors());
         all.extend(self.kqueues.descriptor());
         all.extend(self.report.number());
+        all.extend(self.programs.descriptors());
         all.extend(self.lending.descriptors());
         all.retain(|fd| *fd >= 0);
         all.sort_unstable();

@@ -1,7 +1,7 @@
 //! Programs of eBPF that choose a socket of a SO_REUSEPORT group, kept as the program has loaded
 //! them: the kernel's copy of their instructions has offsets of its own structures.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use slipstack_channel::{Extended, MapReference, is_supported_map};
 use slipstack_mem::{Descriptor, Lock, raised};
@@ -18,7 +18,7 @@ struct Loaded {
     /// As [`Extended::bytes`]; `None`: something in it is not supported.
     code: Option<Vec<u8>>,
     /// The maps that it refers to, which show the keeper that this process may read them.
-    _maps: Vec<OwnedFd>,
+    maps: Vec<OwnedFd>,
 }
 
 /// All programs that this process, or the one that it was forked from, has loaded.
@@ -30,6 +30,25 @@ impl Programs {
     pub(crate) fn code_of(&self, id: u32) -> Option<Vec<u8>> {
         let all = self.0.lock();
         all.iter().find(|it| it.id == id)?.code.clone()
+    }
+
+    /// Locks them over a fork, so that no other thread's lock is copied.
+    pub(crate) fn hold(&self) {
+        self.0.hold();
+    }
+
+    pub(crate) fn release(&self) {
+        self.0.release();
+    }
+
+    /// Returns the descriptors of maps that are kept.
+    pub(crate) fn descriptors(&self) -> Vec<i32> {
+        let all = self.0.try_lock();
+        let maps = all
+            .iter()
+            .flat_map(|all| all.iter())
+            .flat_map(|it| &it.maps);
+        maps.map(AsRawFd::as_raw_fd).collect()
     }
 
     fn keep(&self, loaded: Loaded) {
@@ -69,7 +88,7 @@ impl Process {
         self.programs.keep(Loaded {
             id,
             code: is_supported.then_some(code),
-            _maps: maps,
+            maps: if is_supported { maps } else { Vec::new() },
         });
     }
 }

@@ -27,6 +27,11 @@ pub(super) enum Chosen {
 }
 
 impl Udp {
+    /// Returns whether a group of the port has a program.
+    pub fn has_choosers(&self, port: u16) -> bool {
+        self.choosers.iter().any(|(local, _)| local.port() == port)
+    }
+
     /// Sets the programs of all groups on a port, by the addresses that they are bound to.
     pub fn set_choosers(&mut self, port: u16, choosers: Vec<(SocketAddr, Chooser)>) {
         self.choosers.retain(|(local, _)| local.port() != port);

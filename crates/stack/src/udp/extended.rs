@@ -132,8 +132,11 @@ impl<F: Effects> Surroundings for Around<'_, F> {
         let Some(cookie) = cookie.map(u64::from_ne_bytes) else {
             return ENOENT;
         };
-        self.selected = self.members.iter().find(|it| it.cookie == cookie).copied();
-        self.selected.map_or(EBADFD, |_| 0)
+        let Some(found) = self.members.iter().find(|it| it.cookie == cookie) else {
+            return EBADFD;
+        };
+        self.selected = Some(*found);
+        0
     }
 
     fn random(&mut self) -> u32 {

@@ -11,6 +11,10 @@ use super::memory::{FRAMES_MAX, Memory, Seen};
 
 /// Instructions that one run takes at most.
 const STEPS_MAX: usize = 100_000;
+/// Instructions as which a look into a map counts, which is a system call.
+const LOOK_STEPS: usize = 1_000;
+/// Bytes that are read for the time of one instruction.
+const BYTES_A_STEP: usize = 8;
 const REGISTERS: usize = 11;
 /// The register with the end of the stack.
 const FRAME_POINTER: usize = 10;
@@ -28,6 +32,8 @@ const FROM_NETWORK: u64 = 1;
 struct Machine<'a> {
     registers: [u64; REGISTERS],
     memory: Memory<'a>,
+    /// Instructions that the run may still take.
+    left: usize,
     around: &'a mut dyn Surroundings,
     /// Places to return to, with the saved registers.
     calls: Vec<(usize, [u64; 4])>,
@@ -48,19 +54,20 @@ pub(super) fn run(
     let mut machine = Machine {
         registers: [0; REGISTERS],
         memory: Memory::new(seen),
+        left: STEPS_MAX,
         around,
         calls: Vec::new(),
     };
     machine.registers[1] = Memory::context_at();
     machine.registers[FRAME_POINTER] = Memory::frame_end(0);
     let mut at = 0;
-    for _ in 0..STEPS_MAX {
+    loop {
+        machine.spend(1)?;
         match machine.step(code, at)? {
             Next::At(next) => at = next,
             Next::Ended => return Some(machine.registers[0]),
         }
     }
-    None
 }
 
 impl Machine<'_> {
@@ -93,6 +100,12 @@ impl Machine<'_> {
             }
         }
         Some(Next::At(at + 1))
+    }
+
+    /// Returns `None` if the run has lasted too long.
+    fn spend(&mut self, steps: usize) -> Option<()> {
+        self.left = self.left.checked_sub(steps)?;
+        Some(())
     }
 
     fn register(&mut self, number: u8) -> Option<&mut u64> {
@@ -196,11 +209,13 @@ impl Machine<'_> {
         let [_, a, b, c, d, e, ..] = self.registers;
         Some(match number {
             helper::LOOK_UP => {
+                self.spend(LOOK_STEPS)?;
                 let (map, key) = self.element(a, b)?;
                 let value = self.around.look_up(map, &key);
                 value.map_or(0, |value| self.memory.keep(&value))
             }
             helper::SELECT => {
+                self.spend(LOOK_STEPS)?;
                 let (map, key) = self.element(b, c)?;
                 let result = match d {
                     0 => self.around.select(map, &key),
@@ -230,6 +245,7 @@ impl Machine<'_> {
     /// cannot be read is zero.
     fn load_bytes(&mut self, at: u64, (to, len): (u64, u64), from: Option<u64>) -> Option<u64> {
         let (at, len) = (at as u32 as usize, len as u32 as usize);
+        self.spend(len / BYTES_A_STEP)?;
         let seen = self.memory.seen;
         let place = self.memory.place(to, len)?;
         let read = match from {

@@ -116,8 +116,8 @@ impl Extended {
     /// or has run for too long.
     pub fn run(&self, seen: &Seen<'_>, around: &mut dyn Surroundings) -> Option<Verdict> {
         machine::run(&self.code, seen, around).map(|result| match result as u32 {
-            0 => Verdict::Drop,
-            _ => Verdict::Pass,
+            1 => Verdict::Pass,
+            _ => Verdict::Drop,
         })
     }
 }

@@ -6,7 +6,9 @@ use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::socket::borrowed::Borrowed;
 use crate::socket::description::{Decided, Description, Kind};
-use crate::socket::options::attaching::{ATTACH, CHOOSE, DETACH, UNCHOOSE, program};
+use crate::socket::options::attaching::{
+    ATTACH, CHOOSE, CHOOSE_EXTENDED, DETACH, UNCHOOSE, program,
+};
 
 impl Process {
     /// Sets an option of a datagram socket where it lives, which judges it. `None`: that is
@@ -34,6 +36,10 @@ impl Process {
         (level, name): (i32, i32),
         value: &[u8],
     ) -> Result<(), Errno> {
+        if (level, name) == CHOOSE_EXTENDED {
+            // The number of the program's descriptor means nothing to the owner.
+            return Err(Errno::EOPNOTSUPP);
+        }
         if let ATTACH | CHOOSE = (level, name) {
             let code = self.program_of(value)?;
             return self.set_where_it_lives(it, (level, name), &code);
