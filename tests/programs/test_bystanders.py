@@ -28,7 +28,7 @@ def asking(world):
         yield ask
 
 
-@test
+@test(modes=("inprocess",))
 def a_thread_without_sockets_is_not_woken_for_those_of_another_thread(world):
     with asking(world) as ask:
         ask(b"count")

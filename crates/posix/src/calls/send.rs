@@ -126,7 +126,11 @@ impl Process {
                     stream.attachment().after_push(&*self.kernel, socket.id);
                 }
                 if stream.is_opening() && !is_nonblocking {
-                    self.await_opening(socket, stream)?;
+                    match self.await_opening(socket, stream) {
+                        // The bytes are in the ring: a call made again would write them twice.
+                        Err(Divert::Stopped | Divert::Errno(Errno::EINTR)) => return Ok(count),
+                        outcome => outcome?,
+                    }
                 }
                 count
             }

@@ -160,23 +160,29 @@ impl Sleepers {
     /// bystander that drives is asked to stop instead, and the thread is woken when it has.
     /// Returns false if no thread drives.
     pub(crate) fn yield_lead(&self, thread: usize, waiter: &Arc<Waiter>) -> bool {
-        let leader = self.leader.lock().as_mut().map(|leader| {
-            if !leader.is_bystander {
-                return leader.thread;
-            }
-            if leader.successor.is_none() {
-                leader.successor = Some((thread, Arc::clone(waiter)));
+        let mut leader = self.leader.lock();
+        if let Some(leader) = &mut *leader {
+            if leader.is_bystander {
+                // The one before may have left its sleep since.
+                let successor = (thread, Arc::clone(waiter));
+                let is_asked = leader.successor.replace(successor).is_some();
                 self.lead.take(thread);
-                leader.waiter.notify();
+                if !is_asked {
+                    leader.waiter.notify();
+                }
+            } else {
+                // Before it can stop and leave.
+                self.lead.give(thread, leader.thread);
             }
-            leader.successor.as_ref().map_or(0, |it| it.0)
-        });
-        let is_claimed = self.is_claimed.load(Ordering::Acquire);
-        if leader.is_some() || is_claimed {
-            // A claimant is about to lead.
-            self.lead.give(thread, leader.unwrap_or(0));
+            return true;
         }
-        leader.is_some() || is_claimed
+        drop(leader);
+        let is_claimed = self.is_claimed.load(Ordering::Acquire);
+        if is_claimed {
+            // A claimant is about to lead.
+            self.lead.give(thread, 0);
+        }
+        is_claimed
     }
 
     /// The thread has left its sleep without a word. Returns true if it led.

@@ -120,6 +120,10 @@ impl Stream {
             && self.is_at_rest()
     }
 
+    pub(crate) fn has_moves_left(&self) -> bool {
+        self.moves.load(Ordering::Acquire) < MOVES_MAX
+    }
+
     fn is_at_rest(&self) -> bool {
         self.phase.load(Ordering::Relaxed) == OPEN
             && self.shut.load(Ordering::Relaxed) == 0

@@ -265,6 +265,9 @@ impl Stream {
     pub(crate) fn connect_again(&self) -> Result<(), Errno> {
         if self.phase.load(Ordering::Acquire) == OPEN {
             let seen = self.seen();
+            if seen.is_opening() && seen.is_over() {
+                return self.poll_opened().unwrap_or(Err(Errno::EALREADY));
+            }
             return Err(
                 match seen.is_opening() && !self.takes_opening(self.here(), seen) {
                     true => Errno::EALREADY,
@@ -305,7 +308,8 @@ impl Stream {
         let Some(error) = error else {
             return self.take_pending_error();
         };
-        if self.phase.load(Ordering::Acquire) == CONNECTING {
+        let phase = self.phase.load(Ordering::Acquire);
+        if phase == CONNECTING || phase == OPEN && self.seen().is_opening() {
             self.phase.store(FAILED, Ordering::Release);
         }
         Some(error)

@@ -73,12 +73,12 @@ impl All {
         &self.engines[..self.shared.min(self.engines.len())]
     }
 
-    /// The number of users of that engine.
-    fn users_at(&mut self, attachment: &Arc<Attachment>) -> &mut u32 {
+    /// The number of users of that engine; `None` if it has been given up.
+    fn users_at(&mut self, attachment: &Arc<Attachment>) -> Option<&mut u32> {
         let mut engines = self.engines.iter_mut();
         match engines.find(|it| Arc::ptr_eq(&it.attachment, attachment)) {
-            Some(engine) => &mut engine.users,
-            None => &mut self.on_first,
+            Some(engine) => Some(&mut engine.users),
+            None => (attachment.station.number == 0).then_some(&mut self.on_first),
         }
     }
 
@@ -260,13 +260,17 @@ impl Homes {
 
     /// Counts a connection for which only one thread waits, on the engine where it is.
     pub(crate) fn enter(&self, attachment: &Arc<Attachment>) {
-        *self.all.lock().users_at(attachment) += 1;
+        if let Some(users) = self.all.lock().users_at(attachment) {
+            *users += 1;
+        }
     }
 
     /// Counts the end, or the move, of a connection that [`Homes::enter`] has counted.
     pub(crate) fn exit(&self, attachment: &Arc<Attachment>) {
         let mut all = self.all.lock();
-        let users = all.users_at(attachment);
+        let Some(users) = all.users_at(attachment) else {
+            return;
+        };
         *users = users.saturating_sub(1);
         if self.is_crowded() && all.users() <= all.engines.len() {
             self.is_crowded.store(false, Ordering::Relaxed);

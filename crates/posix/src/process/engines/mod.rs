@@ -262,7 +262,8 @@ impl Engines {
         let station = &attachment.station;
         station.batch.set_net(attachment.has_ticker());
         let sleepers = Arc::clone(&station.sleepers);
-        sleepers.set_stand_in(attachment.driver.has_stand_in());
+        // An instance replaces no leader.
+        sleepers.set_stand_in(attachment.has_ticker());
         let are_several = Arc::clone(&self.homes.is_any);
         let it = Arc::downgrade(attachment);
         attachment.driver.set_on_unseen_events(Box::new(move || {

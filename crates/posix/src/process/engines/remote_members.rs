@@ -78,11 +78,29 @@ impl Engines {
         };
         for member in remote_members {
             if let Some(socket) = member.upgrade()
-                && move_connection(&socket, &home)
+                && self.move_member(&socket, &home)
             {
                 set.add_remote_member(member);
             }
         }
+    }
+
+    /// As [`move_connection`]; the engines' users are counted where it goes.
+    fn move_member(&self, socket: &Arc<Description>, home: &Arc<Attachment>) -> bool {
+        let counted = match socket.decided() {
+            Some(Decided::Stream(stream)) if stream.is_counted() => {
+                Some((stream, Arc::clone(stream.attachment())))
+            }
+            _ => None,
+        };
+        let stays = move_connection(socket, home);
+        if let Some((stream, before)) = counted
+            && !Arc::ptr_eq(stream.attachment(), &before)
+        {
+            self.homes.enter(stream.attachment());
+            self.homes.exit(&before);
+        }
+        stays
     }
 
     /// Connections end soon: those of a set without anything of its own are served where they are.
@@ -117,7 +135,8 @@ pub(super) fn move_to(socket: &Arc<Description>, stream: &Stream, home: &Arc<Att
         return false;
     }
     let has_ended = socket.has_ended.load(Ordering::Acquire);
-    if has_ended || socket.lent.is_lent() {
+    // Asked after the place was read: if another thread moves it since, nothing is carried.
+    if has_ended || socket.lent.is_lent() || !stream.has_moves_left() {
         return false;
     }
     if !socket.may_end() || stream.queued() > 0 {
