@@ -4,7 +4,7 @@
 //! One line for each, at the number that the stack gives it. The engine writes; the keeper reads
 //! when the engine has died. The stack knows what the words mean.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 
 use slipstack_mem::{Lines, Region};
 
@@ -44,8 +44,9 @@ impl HalfOpenRecords {
             self.lines.line(0).words[0].store(used, Ordering::Release);
         }
         let line = self.lines.line(HEADER_LINES + place as usize);
-        // A record that is being written is none.
+        // A record that is being written is none. No later store comes before this one.
         line.words[0].store(0, Ordering::Release);
+        fence(Ordering::Release);
         if let Some([head, rest @ ..]) = record {
             for (word, value) in line.words[1..].iter().zip(rest) {
                 word.store(value, Ordering::Relaxed);

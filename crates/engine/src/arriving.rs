@@ -99,26 +99,14 @@ impl Engine {
         self.find_taker(ends).or(keeper)
     }
 
-    /// Sends the messages of a connection to an engine, or to the keeper. Returns `false` if there
-    /// is none.
-    fn send_on(
-        &mut self,
-        slot: Option<usize>,
-        ends: (SocketAddr, SocketAddr),
-        partial: &Partial,
-    ) -> bool {
-        let is_sent = self.post_on(slot, ends, partial);
-        self.wake(slot);
-        is_sent
-    }
-
     fn wake(&self, slot: Option<usize>) {
         if let (Some(slot), Some(interconnect)) = (slot, &self.env.local.interconnect) {
             interconnect.wake(slot);
         }
     }
 
-    /// As [`Engine::send_on`], without waking the engine.
+    /// Posts the messages of a connection to an engine, or to the keeper, without waking it.
+    /// Returns `false` if there is none.
     fn post_on(
         &mut self,
         slot: Option<usize>,
@@ -224,6 +212,10 @@ impl Engine {
         if len > BYTES_MAX {
             return;
         }
+        // What has come of an earlier copy stays incomplete: its sender was killed.
+        let ends = Some((head.local, head.remote));
+        let partial = &mut self.arriving.partial;
+        partial.retain(|_, it| it.image.endpoints() != ends);
         if self.arriving.partial.len() >= ARRIVING_MAX {
             self.arriving.partial.clear();
         }
@@ -262,7 +254,11 @@ impl Engine {
         {
             partial.hops += 1;
             let next = self.find_next(ends, partial.image.link());
-            if self.send_on(next, ends, &partial) {
+            if self.post_on(next, ends, &partial) {
+                // Waking is a system call, in which this process may be killed: the keeper then
+                // must not find here what is already there.
+                self.release_inbox(false);
+                self.wake(next);
                 return;
             }
         }

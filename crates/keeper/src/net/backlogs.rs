@@ -302,8 +302,12 @@ impl Net {
             servers.has(span, port, it.link)
         };
         for Unattended { id, link, .. } in backlogs.take_listeners(port, is_served) {
-            for image in self.stack.tcp_detach_half_open(id) {
-                self.pass_half_open(&image, link, now);
+            let images = self.stack.tcp_detach_half_open(id);
+            if !images.is_empty() {
+                self.note_moving(port, now);
+            }
+            for image in images {
+                self.pass_half_open(&image, link);
             }
             let _ = self.stack.tcp_unlisten(id);
         }
@@ -318,10 +322,9 @@ impl Net {
         }
     }
 
-    /// As [`Net::pass_on`], for a half-open connection.
-    pub fn pass_half_open(&mut self, image: &HalfOpenImage, link: u16, now: u64) {
+    /// As [`Net::pass_on`], for a half-open connection whose port has been noted as moving.
+    pub fn pass_half_open(&mut self, image: &HalfOpenImage, link: u16) {
         if let Some(ends) = image.endpoints() {
-            self.note_moving(ends.0.port(), now);
             let head = self.effects.backlogs.head(ends, link);
             let image = image.to_bytes();
             self.effects.on_passing(&head, Passed::HalfOpen(&image));

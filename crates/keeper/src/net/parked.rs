@@ -48,7 +48,12 @@ impl Parked {
         };
         let is_new = !self.flows.contains_key(&flow);
         let is_full = self.messages >= MESSAGES_MAX || self.bytes + message.len() > BYTES_MAX;
-        if is_full || (is_new && self.flows.len() >= FLOWS_MAX) {
+        // Anybody's SYNs make half-open ones: they leave room for open connections.
+        let most = match passed {
+            Passed::HalfOpen(_) => FLOWS_MAX / 2,
+            Passed::Open { .. } | Passed::Bytes(_) => FLOWS_MAX,
+        };
+        if is_full || (is_new && self.flows.len() >= most) {
             return None;
         }
         self.messages += 1;
@@ -226,6 +231,17 @@ mod tests {
         }
         assert_eq!(parked.add(&head(60_000), Passed::Bytes(b"")), None);
         assert!(parked.add(&head(1), Passed::Bytes(b"")).is_some());
+    }
+
+    #[test]
+    fn half_open_connections_leave_room_for_open_ones() {
+        let mut parked = Parked::default();
+        let half_open = Passed::HalfOpen(&[0; 80]);
+        let taken = (1..=FLOWS_MAX as u16)
+            .take_while(|port| parked.add(&head(*port), half_open).is_some())
+            .count();
+        assert_eq!(taken, FLOWS_MAX / 2);
+        assert!(parked.add(&head(60_000), Passed::Bytes(b"")).is_some());
     }
 
     #[test]

@@ -28,6 +28,10 @@ impl Server {
         self.connections
             .retain(|_, connection| connection.client != Some(client));
         self.depart(client, now);
+        // The dead engine may have put a message into an inbox without waking its owner.
+        for slot in self.engines() {
+            self.resources.inboxes.wake(slot);
+        }
     }
 
     /// Handles an orderly end. Connections that were not handed over are reset all the same.
@@ -96,10 +100,6 @@ impl Server {
             self.net.forget_groups(slot);
             self.vacated
                 .extend(AGAIN_NS.map(|later| (slot, now + later)));
-        }
-        // The dead engine may have put a message into an inbox without waking its owner.
-        for slot in self.engines() {
-            self.resources.inboxes.wake(slot);
         }
         self.resources.state.groups = self.steer.groups();
         self.resources.save();

@@ -61,11 +61,13 @@ impl Server {
         // Programs of an instance are not told apart here.
         let family = family.filter(|client| client.instance.is_none());
         let family = family.map(|client| client.family);
+        let regions = &mut self.resources.regions;
+        let take = |key| Some((key, regions.remove(&key)?));
+        let regions: Vec<(RegionKey, Region)> = keys.into_iter().filter_map(take).collect();
         let mut ended = Ended::default();
-        for key in keys {
-            let Some(region) = self.resources.regions.remove(&key) else {
-                continue;
-            };
+        // Collected once, when the first connection that was leaving is seen.
+        let mut living = None;
+        for (key, region) in regions {
             let adopted = ended.adopted.len();
             let mut half_open = half_open(&region, now);
             for entry in slipstack_channel::flows(&region) {
@@ -76,7 +78,7 @@ impl Server {
                 }
                 half_open.remove(&flow);
                 // It has just come to another engine.
-                if entry.is_leaving && self.living_flows().iter().any(|it| it.0 == flow) {
+                if entry.is_leaving && living.get_or_insert_with(|| self.living()).contains(&flow) {
                     continue;
                 }
                 self.end_flow(&entry, (&region, key, family), &mut ended, now);
@@ -90,6 +92,11 @@ impl Server {
             }
         }
         ended
+    }
+
+    /// Returns the flows in the directories of engines, but for those that are leaving them.
+    fn living(&self) -> HashSet<Flow> {
+        self.living_flows().into_iter().map(|it| it.0).collect()
     }
 
     /// Whether another process may go on with a connection.
@@ -128,6 +135,9 @@ impl Server {
                 Some(flow) => ended.adopted.push(flow),
                 None => ended.doomed.push(flow),
             },
+            // It may be in another engine's inbox. If it is not, the peer's next segment gets the
+            // ordinary reset.
+            None if entry.is_leaving => {}
             None => ended.doomed.push(flow),
         }
     }
@@ -148,19 +158,27 @@ impl Server {
         self.tally.resets += doomed.len() as u64;
         self.net.reset(doomed, now);
     }
+
     /// Passes half-open connections to other listeners; they wait until there is one, as long as a
     /// process holds the socket.
     pub(super) fn pass_half_open(&mut self, half_open: Vec<HalfOpen>, now: u64) {
         if half_open.is_empty() {
             return;
         }
-        let living: HashSet<Flow> = self.living_flows().into_iter().map(|it| it.0).collect();
+        let living = self.living();
+        let mut ports = HashSet::new();
         for (image, link) in half_open {
+            let Some(flow) = flow_of(&image) else {
+                continue;
+            };
             // It was just moving to another engine.
-            let is_there = flow_of(&image).is_some_and(|flow| living.contains(&flow));
-            if !is_there {
-                self.net.pass_half_open(&image, link, now);
+            if living.contains(&flow) {
+                continue;
             }
+            if ports.insert(flow.local.port()) {
+                self.net.note_moving(flow.local.port(), now);
+            }
+            self.net.pass_half_open(&image, link);
         }
     }
 }

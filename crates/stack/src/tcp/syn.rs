@@ -450,6 +450,7 @@ impl SynTable {
             entry.iss = ack.wrapping_sub(1);
             // Without the time of the rival's SYN-ACK no round trip can be measured.
             entry.tries = entry.tries.max(1);
+            self.note(index);
         }
         is_rivals
     }
