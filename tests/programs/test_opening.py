@@ -46,3 +46,31 @@ def the_client_side_of_fast_open_can_be_off(world):
             assert found == opened, (bits, found)
         found = asked(world, 7901)
         assert found == refused, (bits, found)
+
+
+@test(modes=("inprocess", "instance"))
+def data_of_a_call_that_handlers_interrupt_is_sent_once(world):
+    """The kernel sends it twice if the call is made again after its SYN has left."""
+    count = 300
+    for bits in (3, 1):
+        # With the server's cookie, and without.
+        world.peer_ns.sysctl("net.ipv4.tcp_fastopen", bits)
+        port = 7910 + bits
+        code = (
+            "import socket\n"
+            f"with socket.create_server(('', {port}), backlog={count}) as server:\n"
+            "    server.setsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN, 16)\n"
+            "    print('listens', flush=True)\n"
+            f"    for _ in range({count}):\n"
+            "        with server.accept()[0] as sock:\n"
+            "            data = b''\n"
+            "            while more := sock.recv(100):\n"
+            "                data += more\n"
+            "            print(data, flush=True)\n"
+        )
+        peer = world.peer("/usr/bin/python3", "-c", code)
+        until(lambda: "listens" in peer.output(), 10, "the peer listens")
+        program = world.program("opens_interrupted.py")
+        world.stack(*program, world.peer_address, port, count).finish(60)
+        assert peer.wait(10) == 0
+        assert peer.output().splitlines()[1:] == ["b'hello!'"] * count, peer.tail()

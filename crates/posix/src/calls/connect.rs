@@ -243,7 +243,7 @@ impl Process {
         }
     }
 
-    fn await_connection(
+    pub(crate) fn await_connection(
         &self,
         socket: &Arc<Description>,
         stream: &Stream,

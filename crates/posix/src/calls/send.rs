@@ -112,14 +112,20 @@ impl Process {
         bufs: &[IoSlice<'_>],
         flags: i32,
     ) -> Outcome<usize> {
+        let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
         if flags & libc::MSG_FASTOPEN != 0 {
-            // A second `connect`: the one that finds the connection made goes on to send.
-            stream.connect_again()?;
+            // A second `connect`: the one that finds the connection made goes on to send. A call
+            // that a handler has interrupted goes on to wait.
+            match stream.connect_again() {
+                Err(Errno::EALREADY) if !is_nonblocking => {
+                    self.await_connection(socket, stream, Errno::EALREADY)?;
+                }
+                outcome => outcome?,
+            }
         }
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
         let push = push_of(flags);
         let is_more = push == Push::More;
-        let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
         let sent = match stream.enqueue(bufs, push) {
             Ok(count) => {
                 if !is_more || count < asked || stream.queued() >= SEGMENT_MIN {
@@ -127,7 +133,8 @@ impl Process {
                 }
                 if stream.is_opening() && !is_nonblocking {
                     match self.await_opening(socket, stream) {
-                        // The bytes are in the ring: a call made again would write them twice.
+                        // DEVIATION(Linux): a call that is made again after its SYN has left may
+                        // write the bytes twice there. Here they are in the ring, and count.
                         Err(Divert::Stopped | Divert::Errno(Errno::EINTR)) => return Ok(count),
                         outcome => outcome?,
                     }
