@@ -152,7 +152,7 @@ unsafe fn replaced(
     let Some(file) = file else {
         return start(envp);
     };
-    match judge(&file) {
+    match judge(&file, true) {
         // SAFETY: the program's array.
         Ok(fitness) => unsafe { with_environment(envp, Start::Replace(fitness), start) },
         Err(error) => fail(error),
@@ -250,9 +250,8 @@ unsafe fn spawned(
     envp: Strings,
     start: impl FnOnce(*const posix_spawn_file_actions_t, Strings) -> c_int,
 ) -> c_int {
-    let fitness = match file.as_deref().map_or(Ok(Fitness::Served), judge) {
-        // The child starts with the caller's users, whatever becomes of them meanwhile.
-        Ok(Fitness::ServedAsRoot) => Fitness::Kernels,
+    let judged = file.as_deref().map(|file| judge(file, false));
+    let fitness = match judged.unwrap_or(Ok(Fitness::Served)) {
         Ok(fitness) => fitness,
         Err(error) => return error.0,
     };

@@ -27,17 +27,19 @@ pub enum Fitness {
 }
 
 /// Looks at the program in `file`. A program into which no library can be loaded is never started
-/// silently.
+/// silently. `replaces_us`: it takes the place of this one, and may be started as root.
 ///
 /// # Errors
 /// EPERM, under `--strict`, if its sockets would be the kernel's.
-pub fn judge(file: &CStr) -> Result<Fitness, Errno> {
+pub fn judge(file: &CStr, replaces_us: bool) -> Result<Fitness, Errno> {
     let _in_call = InCall::enter();
     let name = file.to_string_lossy();
     let why = match program::check(Path::new(OsStr::from_bytes(file.to_bytes()))) {
         Err(unfit) if unfit.is_kernels() => unfit.to_string(),
         _ if !is_to_be_secure() => return Ok(Fitness::Served),
-        _ if is_root_disguised() && is_executable(file) => return Ok(Fitness::ServedAsRoot),
+        _ if replaces_us && is_root_disguised() && is_executable(file) => {
+            return Ok(Fitness::ServedAsRoot);
+        }
         _ => format!(
             "{name} is started with another effective user or group than its caller: the system \
              loads no library into it, and its sockets are the kernel's"

@@ -124,7 +124,7 @@ impl ShellConnections {
     /// them.
     pub fn lend(process: &'static Process) -> Option<ShellConnections> {
         let numbers = process.inherited_connections();
-        if numbers.is_empty() || judge(SHELL) != Ok(Fitness::Served) {
+        if numbers.is_empty() || judge(SHELL, false) != Ok(Fitness::Served) {
             return None;
         }
         let lent = process.lend_to_shell(&numbers)?;
