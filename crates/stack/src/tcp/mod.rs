@@ -17,7 +17,7 @@
 //! | records (MSG_EOR) | `records.rs` | |
 //! | closing | `input/fin.rs`, `timewait.rs`, `keepalive.rs` | 9293 3.6, 1337, 6191 |
 //! | path | `pmtud.rs`, `mtu_search.rs` | 1191, 5927, 4821, 8899 |
-//! | moving a connection | `image.rs`, `image/rivals.rs`, `half_open.rs`, `half_open/record.rs`, `timewait/image.rs` | 5961, 6191 |
+//! | moving a connection | `image.rs`, `image/`, `half_open.rs`, `half_open/`, `timewait/image.rs` | 5961, 6191 |
 //! | what an operator sees and ends | `listing.rs` | |
 //! | what must always hold | `audit.rs` | |
 //!

@@ -8,7 +8,7 @@
 use super::{ECN, HalfOpenImage, SACK, TIMESTAMPS, write};
 use crate::choices::Choices;
 use crate::tcp::Tcp;
-use crate::tcp::flow::{FlowKey, pack};
+use crate::tcp::flow::FlowKey;
 use crate::tcp::numbers::Reader;
 use crate::tcp::syn::{Numbers, SynEntry};
 use crate::time::Instant;
@@ -49,8 +49,7 @@ impl HalfOpenRecord {
             | u64::from(entry.key.local_port) << LOCAL_PORT_AT
             | u64::from(entry.key.remote_port) << REMOTE_PORT_AT;
         let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
-        let [local, remote] = [entry.key.local_ip(), entry.key.remote_ip()].map(pack);
-        let [local, remote] = [local, remote].map(u128::from_le_bytes);
+        let (local, remote) = (entry.key.local_bits(), entry.key.remote_bits());
         let lengths = pair(
             u32::from(entry.mss) << 16 | u32::from(entry.our_mss),
             u32::from(entry.window) << 16,
