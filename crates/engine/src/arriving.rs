@@ -144,6 +144,8 @@ impl Engine {
             let image = image.to_bytes();
             let message = InboxMessage::Passing(head, Passed::HalfOpen(&image));
             self.post_all(slot, std::iter::once(message));
+            // As in `take_in`, if it has come by the inbox.
+            self.release_inbox(false);
             self.wake(Some(slot));
             self.env.counters.half_open_out += 1;
         } else if self.stack.tcp_adopt_half_open(self.env.now, image).is_err() {
@@ -212,7 +214,7 @@ impl Engine {
         if len > BYTES_MAX {
             return;
         }
-        // What has come of an earlier copy stays incomplete: its sender was killed.
+        // An earlier copy that is still incomplete stays so, because its sender was killed.
         let ends = Some((head.local, head.remote));
         let partial = &mut self.arriving.partial;
         partial.retain(|_, it| it.image.endpoints() != ends);
