@@ -16,8 +16,6 @@ use crate::maps;
 use super::Server;
 use super::clients::{Answer, refuse};
 
-/// Maps of one program: each is looked for among the client's descriptors.
-const MAPS_MAX: usize = 16;
 /// Bytes of an instruction.
 const INSTRUCTION: usize = 8;
 
@@ -87,9 +85,6 @@ impl Server {
             return false;
         };
         let needed = maps_of(code);
-        if needed.len() > MAPS_MAX {
-            return false;
-        }
         let missing = needed.into_iter().find(|map| !maps::is_held(process, *map));
         if let Some(map) = missing {
             let client = client.0;

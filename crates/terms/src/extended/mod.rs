@@ -24,6 +24,8 @@ const MARK: [u8; instruction::LEN] = [0xff; instruction::LEN];
 /// Kinds of maps (`enum bpf_map_type`): hashes and arrays of numbers, and those of sockets.
 const MAPS_OF_NUMBERS: [u32; 3] = [1, 2, 9];
 const MAPS_OF_SOCKETS: [u32; 3] = [15, 18, 20];
+/// Maps of one program, each of which the keeper looks for among a client's descriptors.
+const MAPS_MAX: usize = 16;
 /// Longest value of a map of numbers.
 const VALUE_MAX: u32 = 4096;
 
@@ -76,7 +78,9 @@ impl Extended {
             return None;
         };
         let code: Box<[Instruction]> = words.iter().map(|it| Instruction::of(*it)).collect();
-        instruction::are_supported(&code).then_some(Extended { code })
+        let program = Extended { code };
+        let is_supported = instruction::are_supported(&program.code);
+        (is_supported && program.maps().len() <= MAPS_MAX).then_some(program)
     }
 
     /// Returns whether the bytes of a program are those of an extended one.

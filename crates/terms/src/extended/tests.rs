@@ -195,6 +195,63 @@ fn an_endless_program_is_ended() {
 }
 
 #[test]
+fn a_look_up_counts_as_many_instructions() {
+    let key = [one(0x62, 10, 0, -4, 3), one(0xb7, 6, 0, 0, 0)];
+    let look_up = [
+        one(0x18, 1, 1, 0, 7),
+        [0; 8],
+        one(0xbf, 2, 10, 0, 0),
+        one(0x07, 2, 0, 0, -4),
+        one(0x85, 0, 0, 0, 1),
+        one(0x07, 6, 0, 0, 1),
+    ];
+    let repeated = |times| {
+        let back = one(0xa5, 6, 0, -7, times);
+        value(&[&key[..], &look_up, &[back, one(0xbf, 0, 6, 0, 0)]].concat())
+    };
+    assert_eq!(repeated(90), Some(90));
+    assert_eq!(repeated(100), None);
+}
+
+#[test]
+fn only_one_passes_a_datagram() {
+    let seen = Seen {
+        network: &[0x45; 20],
+        transport: [0; 8],
+        payload: PAYLOAD,
+        ether_type: 0x800,
+        protocol: 17,
+        is_any: true,
+        hash: 5,
+    };
+    for (result, verdict) in [
+        (0, Verdict::Drop),
+        (1, Verdict::Pass),
+        (2, Verdict::Drop),
+        (-2, Verdict::Drop),
+    ] {
+        let program = program(&[one(0xb7, 0, 0, 0, result), EXIT]).unwrap();
+        let mut around = Around { selected: None };
+        assert_eq!(program.run(&seen, &mut around), Some(verdict), "{result}");
+    }
+}
+
+#[test]
+fn programs_of_too_many_maps_are_refused() {
+    let program = |count| {
+        let maps = (1..=count).flat_map(|id| [one(0x18, 1, 1, 0, id), [0; 8]]);
+        let code: Vec<[u8; 8]> = maps.chain([EXIT]).collect();
+        let id_of = |reference| match reference {
+            MapReference::Descriptor(number) => Some(number as u32),
+            MapReference::Index(_) => None,
+        };
+        Extended::parse(&Extended::bytes(code.as_flattened(), id_of))
+    };
+    assert!(program(16).is_some());
+    assert_eq!(program(17), None);
+}
+
+#[test]
 fn programs_with_unsupported_instructions_are_refused() {
     for code in [
         one(0x85, 0, 0, 0, 6),
