@@ -149,13 +149,23 @@ fn message(own: &OwnAddress, first: &Header) -> Vec<u8> {
             put(&mut bytes, attribute::FLAGS, &flags);
         }
     }
-    let len = bytes.len() as u32;
-    bytes[..4].copy_from_slice(&len.to_ne_bytes());
-    bytes[4..6].copy_from_slice(&NEW_ADDRESS.to_ne_bytes());
-    bytes[6..8].copy_from_slice(&(MULTI | first.flags & FILTERED).to_ne_bytes());
-    bytes[8..12].copy_from_slice(&first.sequence.to_ne_bytes());
-    bytes[12..HEADER].copy_from_slice(&first.port.to_ne_bytes());
+    put_header(
+        &mut bytes,
+        NEW_ADDRESS,
+        MULTI | first.flags & FILTERED,
+        first,
+    );
     bytes
+}
+
+/// Fills in the header (struct nlmsghdr) of a message that belongs to the same answer as `first`.
+pub(crate) fn put_header(message: &mut [u8], kind: u16, flags: u16, first: &Header) {
+    let len = message.len() as u32;
+    message[..4].copy_from_slice(&len.to_ne_bytes());
+    message[4..6].copy_from_slice(&kind.to_ne_bytes());
+    message[6..8].copy_from_slice(&flags.to_ne_bytes());
+    message[8..12].copy_from_slice(&first.sequence.to_ne_bytes());
+    message[12..HEADER].copy_from_slice(&first.port.to_ne_bytes());
 }
 
 /// An attribute (struct rtattr), filled up to a multiple of four.

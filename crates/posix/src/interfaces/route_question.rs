@@ -2,19 +2,19 @@
 
 use std::net::IpAddr;
 
-use crate::interfaces::question::{Header, family_of, put};
+use crate::interfaces::question::{HEADER, Header, family_of, put, put_header};
 
 // linux/netlink.h, linux/rtnetlink.h
-pub(crate) const ERROR: u16 = 2;
-pub(crate) const NEW_ROUTE: u16 = 24;
+const ERROR: u16 = 2;
+const NEW_ROUTE: u16 = 24;
 const GET_ROUTE: u16 = 26;
 const ACK: u16 = 4;
 const DUMP: u16 = 0x300;
-/// Length of nlmsghdr and rtmsg.
-const FIXED: usize = 28;
-/// Length of nlmsghdr and of nlmsgerr, which has the header of the request in it.
-const ERROR_LEN: usize = 36;
-/// The header of a request is all that its acknowledgement repeats.
+/// Length of struct nlmsghdr and struct rtmsg.
+const FIXED: usize = HEADER + 12;
+/// Length of struct nlmsghdr and struct nlmsgerr, which contains the header of the request.
+const ERROR_LEN: usize = HEADER + 4 + HEADER;
+/// NLM_F_CAPPED: an acknowledgement repeats only the header of the request.
 const CAPPED: u16 = 0x100;
 const TABLE_MAIN: u8 = 254;
 const TABLE_LOCAL: u8 = 255;
@@ -50,7 +50,7 @@ impl RouteQuestion {
         if header.kind != GET_ROUTE || header.flags & DUMP != 0 {
             return None;
         }
-        let family = i32::from(*bytes.get(FIXED - 12)?);
+        let family = i32::from(*bytes.get(HEADER)?);
         let (mut to, mut from, mut interface) = (None, None, None);
         let mut rest = bytes.get(FIXED..)?;
         while let [len_low, len_high, kind_low, kind_high, ..] = *rest {
@@ -103,11 +103,11 @@ pub(crate) struct RouteAnswer {
 /// Treatment of the kernel's next message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// Replacement of it.
+    /// Message that replaces the kernel's.
     Instead(Vec<u8>),
-    /// Message before it; it is the acknowledgement.
+    /// Message that precedes the kernel's, in whose place the acknowledgement comes next.
     Before(Vec<u8>),
-    /// Acknowledgement in its place, a refusal.
+    /// Acknowledgement that replaces the kernel's refusal.
     Acknowledged(Vec<u8>),
 }
 
@@ -149,7 +149,7 @@ impl RouteAnswer {
             true => TABLE_LOCAL,
             false => TABLE_MAIN,
         };
-        let mut bytes = vec![0; 16];
+        let mut bytes = vec![0; HEADER];
         bytes.extend([family_of(to) as u8, address_bits, source_bits, 0]);
         bytes.extend([table, 0, 0, kind]);
         bytes.extend(CLONED.to_ne_bytes());
@@ -174,7 +174,7 @@ impl RouteAnswer {
             put_ip(&mut bytes, attribute::GATEWAY, gateway);
         }
         put(&mut bytes, attribute::CACHEINFO, &[0; 32]);
-        head(&mut bytes, NEW_ROUTE, 0, first);
+        put_header(&mut bytes, NEW_ROUTE, 0, first);
         bytes
     }
 
@@ -184,19 +184,9 @@ impl RouteAnswer {
         bytes[24..26].copy_from_slice(&GET_ROUTE.to_ne_bytes());
         bytes[28..32].copy_from_slice(&self.question.sequence.to_ne_bytes());
         bytes[32..36].copy_from_slice(&first.port.to_ne_bytes());
-        head(&mut bytes, ERROR, CAPPED, first);
+        put_header(&mut bytes, ERROR, CAPPED, first);
         bytes
     }
-}
-
-/// Fills in struct nlmsghdr.
-fn head(bytes: &mut [u8], kind: u16, flags: u16, first: &Header) {
-    let len = bytes.len() as u32;
-    bytes[..4].copy_from_slice(&len.to_ne_bytes());
-    bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
-    bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
-    bytes[8..12].copy_from_slice(&first.sequence.to_ne_bytes());
-    bytes[12..16].copy_from_slice(&first.port.to_ne_bytes());
 }
 
 fn put_ip(bytes: &mut Vec<u8>, kind: u16, ip: IpAddr) {

@@ -182,24 +182,15 @@ impl Table {
         let mut asked = socket.asked.lock();
         let number = Descriptor::new(fd).ok_or(Divert::Kernel)?;
         let number = number.as_fd();
-        let datagram = match asked.as_mut().ok_or(Divert::Kernel)? {
-            Asked::Addresses(question) => {
-                let first = peek(number).ok_or(Divert::Kernel)?;
-                let (datagram, is_over) = next_addresses(question, &first, flags);
-                if is_over {
-                    *asked = None;
-                }
-                datagram
-            }
-            Asked::Route(answer) => {
-                let first = peek(number).ok_or(Divert::Kernel)?;
-                let (datagram, is_over) = next_of_route(answer, &first, number, flags);
-                if is_over {
-                    *asked = None;
-                }
-                datagram
-            }
+        let question = asked.as_mut().ok_or(Divert::Kernel)?;
+        let first = peek(number).ok_or(Divert::Kernel)?;
+        let (datagram, is_over) = match question {
+            Asked::Addresses(question) => next_addresses(question, &first, flags),
+            Asked::Route(answer) => next_of_route(answer, &first, number, flags),
         };
+        if is_over {
+            *asked = None;
+        }
         Ok(deliver(&datagram.ok_or(Divert::Kernel)?, bufs, flags))
     }
 }
