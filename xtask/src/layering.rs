@@ -1,7 +1,6 @@
 //! The dependencies in ARCHITECTURE.md checked against `cargo metadata`.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
 
@@ -71,11 +70,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Crates that must be able to live without an operating system.
 const NO_STD: &[&str] = &["terms", "wire", "network", "stack"];
 
-pub fn check(root: &Path) -> Vec<String> {
-    let metadata = match metadata(root) {
-        Ok(metadata) => metadata,
-        Err(reason) => return vec![format!("cargo metadata: {reason}")],
-    };
+pub fn check(root: &Path, metadata: &Value) -> Vec<String> {
     let mut findings = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let name = package["name"].as_str().unwrap_or_default();
@@ -112,23 +107,4 @@ fn forbidden_arrows(name: &str, allowed: &[&str], package: &Value) -> Vec<String
     ours.filter(|other| !allowed.contains(other))
         .map(|other| format!("crates/{name} must not depend on {other} (ARCHITECTURE.md, arrows)"))
         .collect()
-}
-
-fn metadata(root: &Path) -> Result<Value, String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args([
-            "metadata",
-            "--format-version",
-            "1",
-            "--no-deps",
-            "--offline",
-        ])
-        .current_dir(root)
-        .output()
-        .map_err(|error| error.to_string())?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-    }
-    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
 }

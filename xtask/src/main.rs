@@ -3,13 +3,15 @@
 //! `cargo run -p xtask -- check` checks the dependencies between the crates, the size of files and
 //! functions, the width and the words of lines, names of options outside of their table, the places
 //! of `unsafe`, forbidden words, import cycles inside a crate, numbers of parameters, whether
-//! generated files are current, and whether the paths that documents name exist.
+//! generated files and the lock file of fuzz/ are current, and whether the paths that documents
+//! name exist.
 //! `cargo run -p xtask -- reference` writes the generated files, `-- cycles CRATE` prints the
 //! imports that make the cycles of a crate.
 
 mod cycles;
 mod documents;
 mod functions;
+mod fuzz_lock;
 mod generated;
 mod layering;
 mod lexer;
@@ -20,7 +22,9 @@ mod width;
 mod wording;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+
+use serde_json::Value;
 
 fn main() -> ExitCode {
     let root = repository_root();
@@ -42,7 +46,12 @@ fn main() -> ExitCode {
 }
 
 fn check(root: &Path) -> Vec<String> {
-    let mut findings = layering::check(root);
+    let metadata = match metadata(root) {
+        Ok(metadata) => metadata,
+        Err(reason) => return vec![format!("cargo metadata: {reason}")],
+    };
+    let mut findings = layering::check(root, &metadata);
+    findings.extend(fuzz_lock::check(root, &metadata));
     findings.extend(sources::check(root));
     findings.extend(cycles::check(root));
     findings.extend(generated::check(root));
@@ -53,6 +62,26 @@ fn check(root: &Path) -> Vec<String> {
         println!("layering, limits, places of unsafe and generated files are in order");
     }
     findings
+}
+
+/// Returns what cargo knows of the workspace's packages.
+fn metadata(root: &Path) -> Result<Value, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+        ])
+        .current_dir(root)
+        .output()
+        .map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
 }
 
 fn reference(root: &Path) -> Vec<String> {
