@@ -115,8 +115,8 @@ pub enum Command {
         sock: SockId,
         key: u128,
     },
-    /// The connection that another program has offered becomes this socket's. Reply:
-    /// [`crate::Reply::Done`].
+    /// The connection that another program has offered becomes this socket's, whose send ring has
+    /// the bytes that the peer had not acknowledged. Reply: [`crate::Reply::Done`].
     Claim {
         sock: SockId,
         key: u128,

@@ -98,7 +98,8 @@ pub trait Driver: Send + Sync {
     }
 
     /// Takes a connection in from another process, as a socket that was opened here or that it has
-    /// left.
+    /// left. The program has put the sent bytes that were not acknowledged into the new socket's
+    /// send ring.
     ///
     /// `false`: there is no place for it, or these are no connection's bytes.
     fn carry_in(&self, _sock: SockId, _connection: &[u8]) -> bool {

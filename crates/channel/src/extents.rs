@@ -34,7 +34,7 @@ impl Extent {
     }
 
     /// The part of it in `[from, upto)`.
-    fn part(&self, from: u64, upto: u64) -> Option<Extent> {
+    pub(crate) fn part(&self, from: u64, upto: u64) -> Option<Extent> {
         let (start, end) = (self.start.max(from), self.end.min(upto));
         (start < end).then(|| Extent {
             start,

@@ -1,8 +1,10 @@
 //! Moves of a connection from one engine to another, whose thread or process uses it, or from one
 //! program of an instance to another.
 //!
-//! A connection moves only when all sent data has been acknowledged; received data that was not
-//! read moves with it. The program opens a socket for it at the new engine, and closes the old one.
+//! Received data that was not read moves with the connection. Sent data that was not acknowledged
+//! is in a ring of the program's: between programs, the new one has put a copy into its own ring
+//! before it takes the connection; between threads, a connection moves only if there is none. The
+//! program opens a socket for it at the new engine, and closes the old one.
 
 use std::net::SocketAddr;
 
@@ -27,9 +29,16 @@ const MAGIC: u64 = u64::from_le_bytes(*b"slipcon1");
 const OFFERS_MAX: usize = 1024;
 
 /// Bits of a socket's state that hold wherever it is.
-const CARRIED: [State; 4] = [State::CONNECTED, State::BOUND, State::FIN, State::RDHUP];
+const CARRIED: [State; 6] = [
+    State::CONNECTED,
+    State::BOUND,
+    State::FIN,
+    State::RDHUP,
+    State::SHUT,
+    State::HUP,
+];
 /// A connection in one of these states does not move.
-const ENDED: [State; 4] = [State::HUP, State::ERR, State::CLOSED, State::SHUT];
+const ENDED: [State; 2] = [State::ERR, State::CLOSED];
 
 /// One on its way.
 #[derive(Debug)]
@@ -96,10 +105,12 @@ impl Engine {
     pub(crate) fn carry_out(&mut self, now: Instant, sock: SockId) -> Option<Box<Carried>> {
         self.commands(now);
         let owner = self.owner_of(sock)?;
-        self.take_out(now, owner)
+        self.take_out(now, owner, 0)
     }
 
-    fn take_out(&mut self, now: Instant, owner: Owner) -> Option<Box<Carried>> {
+    /// Takes a connection out if the peer has not acknowledged at most `unacked_max` sent bytes: so
+    /// many the new socket has or gets.
+    fn take_out(&mut self, now: Instant, owner: Owner, unacked_max: u64) -> Option<Box<Carried>> {
         let client = self.env.client(owner.client)?;
         let (socket, end) = client.find(owner.sock)?;
         let Role::Stream(conn) = socket.role else {
@@ -110,9 +121,11 @@ impl Engine {
         if has_ended || socket.is_closing || !state.contains(State::CONNECTED) {
             return None;
         }
-        if socket.send.look(end, owner.sock).upto != socket.send.acked() {
+        let sent = socket.send.look(end, owner.sock);
+        if sent.upto - socket.send.acked() > unacked_max {
             return None;
         }
+        self.stack.tcp_written(conn, sent.upto, sent.more);
         let read = socket.receive.look(end, owner.sock);
         let bytes = socket.receive.rest(end, owner.sock, BYTES_MAX)?;
         if let Some(rcvbuf) = self.stack.tcp_consumed(now, conn, read) {
@@ -159,26 +172,23 @@ impl Engine {
         owner: Owner,
         carried: Box<Carried>,
     ) -> Result<(SocketAddr, SocketAddr), Box<Carried>> {
-        let may_take = |it: &&mut Socket| it.kind == Transport::Tcp && it.role == Role::None;
-        let Some(socket) = self.env.socket(owner).filter(may_take) else {
+        let Some((is_new, written)) = self.env.look_at_taker(owner) else {
             return Err(carried);
         };
-        let is_new = socket.receive.head() == 0 && socket.send.head() == 0;
-        let renumbered = match is_new {
-            true => carried.image.renumbered(),
-            false => None,
+        let image = match is_new {
+            true => carried.image.renumbered(written),
+            false => Some(carried.image.clone()),
         };
-        let image = renumbered.as_ref().unwrap_or(&carried.image);
-        if is_new && image.send_offsets() != Some((0, 0)) {
+        let Some(image) = image else {
             return Err(carried);
-        }
+        };
         // The bytes have been acknowledged to the peer: without them the connection is useless.
         // They are still in the ring of the old engine if it comes back there.
         if is_new && !self.env.store_carried(owner, &carried.bytes) {
             return Err(carried);
         }
         let mut fx = Fx::new(&mut self.env, &mut *self.device);
-        let Ok(conn) = self.stack.tcp_adopt(now, image, &mut fx) else {
+        let Ok(conn) = self.stack.tcp_adopt(now, &image, &mut fx) else {
             return Err(carried);
         };
         let Some(ends) = self.stack.tcp_endpoints(conn) else {
@@ -196,6 +206,9 @@ impl Engine {
             end.set_addrs(sock, Some(ends.0), Some(ends.1));
             end.set_sndbuf(sock, sndbuf);
             end.set_rcvbuf(sock, rcvbuf);
+            if let Some((acked, _)) = image.send_offsets().filter(|_| is_new) {
+                socket.send.on_acked(end, sock, acked);
+            }
             if is_new && !carried.bytes.is_empty() {
                 let (upto, step) = (carried.bytes.len() as u64, socket.step);
                 socket.receive.publish(end, sock, upto, step);
@@ -226,7 +239,9 @@ impl Engine {
     /// As [`Engine::carry_out`], for an engine of another process. Frames of the connection wait
     /// here.
     pub(crate) fn carry_off(&mut self, now: Instant, sock: SockId) -> Option<Vec<u8>> {
-        let carried = self.carry_out(now, sock)?;
+        self.commands(now);
+        let owner = self.owner_of(sock)?;
+        let carried = self.take_out(now, owner, u64::MAX)?;
         if let Some(ends) = carried.image.endpoints() {
             self.env.departed.begin(ends, now);
         }
@@ -284,7 +299,10 @@ impl Engine {
     pub(crate) fn on_claim(&mut self, now: Instant, owner: Owner, key: u128) -> Answer {
         let from = self.env.offers.remove(&key);
         let from = from.ok_or(SocketError::NotPermitted)?;
-        let carried = self.take_out(now, from).ok_or(SocketError::InvalidState)?;
+        let (_, written) = self.env.look_at_taker(owner).unwrap_or_default();
+        let carried = self
+            .take_out(now, from, written)
+            .ok_or(SocketError::InvalidState)?;
         match self.put_in(now, owner, carried) {
             Ok(_) => Ok(Reply::Done),
             Err(carried) => {
@@ -296,6 +314,15 @@ impl Engine {
 }
 
 impl Environment {
+    /// Returns whether a socket without a connection has not had one, and the number of bytes that
+    /// its program has put into its send ring.
+    fn look_at_taker(&mut self, owner: Owner) -> Option<(bool, u64)> {
+        let (socket, end) = self.client(owner.client)?.find(owner.sock)?;
+        let may_take = socket.kind == Transport::Tcp && socket.role == Role::None;
+        let is_new = socket.receive.head() == 0 && socket.send.acked() == 0;
+        may_take.then(|| (is_new, socket.send.look(end, owner.sock).upto))
+    }
+
     /// Puts the received bytes of a connection into the ring of the socket that is to have it.
     fn store_carried(&mut self, owner: Owner, bytes: &[u8]) -> bool {
         let found = self.client(owner.client);

@@ -13,6 +13,7 @@ mod send;
 mod sockets;
 mod starved;
 mod udp;
+mod unacked;
 mod urgent;
 
 use core::ops::Range;

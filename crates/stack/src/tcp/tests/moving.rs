@@ -521,9 +521,9 @@ fn a_renumbered_connection_begins_at_offset_zero_and_sends_the_same_numbers() {
     world.take_sent();
     let image = world.stack.tcp_image(conn).unwrap();
     assert_eq!(image.send_offsets(), Some((2000, 2000)));
-    let renumbered = image.renumbered().unwrap();
+    let renumbered = image.renumbered(0).unwrap();
     assert_eq!(renumbered.send_offsets(), Some((0, 0)));
-    assert_eq!(renumbered.renumbered().as_ref(), Some(&renumbered));
+    assert_eq!(renumbered.renumbered(0).as_ref(), Some(&renumbered));
     let mut other = World::new(crate::StackConfig {
         seed: [9; 32],
         ..config()
@@ -539,6 +539,41 @@ fn a_renumbered_connection_begins_at_offset_zero_and_sends_the_same_numbers() {
     let first = sent[0].header.seq;
     world.write(2100);
     assert_eq!(first, world.take_sent()[0].header.seq);
-    // One of which something is unacknowledged keeps its numbers.
-    assert_eq!(world.stack.tcp_image(conn).unwrap().renumbered(), None);
+    // Bytes that are not acknowledged begin the new stream.
+    let image = world.stack.tcp_image(conn).unwrap();
+    assert_eq!(image.renumbered(99), None);
+    let offsets = |image: Option<ConnectionImage>| image.and_then(|image| image.send_offsets());
+    assert_eq!(offsets(image.renumbered(100)), Some((0, 100)));
+    assert_eq!(offsets(image.renumbered(150)), Some((50, 150)));
+}
+
+#[test]
+fn a_renumbered_connection_keeps_its_bytes_in_flight_and_its_end() {
+    let mut world = established();
+    world.write(1500);
+    world.acknowledge(500);
+    let (now, conn) = (world.now, world.conn.unwrap());
+    world.stack.tcp_shutdown(now, conn, &mut world.fx);
+    world.flush();
+    world.take_sent();
+    let image = world.stack.tcp_detach(conn).unwrap();
+    let image = image.renumbered(1200).unwrap();
+    assert_eq!(image.send_offsets(), Some((200, 1200)));
+    let mut other = World::new(crate::StackConfig {
+        seed: [9; 32],
+        ..config()
+    });
+    other.now = world.now;
+    (other.seq, other.ack, other.stamps) = (world.seq, world.ack, world.stamps);
+    let adopted = other.stack.tcp_adopt(other.now, &image, &mut other.fx);
+    let conn = adopted.unwrap();
+    other.conn = Some(conn);
+    other.flush();
+    other.take_sent();
+    other.acknowledge(600);
+    assert!(other.has(Event::Acked { conn, upto: 800 }));
+    // The rest, and the FIN.
+    other.acknowledge(401);
+    assert!(other.has(Event::Acked { conn, upto: 1200 }));
+    assert!(other.take_sent().is_empty(), "nothing is sent again");
 }
