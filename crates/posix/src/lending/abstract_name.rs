@@ -1,6 +1,6 @@
 //! The name of a lent connection: the steward's end of its pair is bound to an abstract name with
-//! both addresses, the inode and the owner's number for it, which the holder of the other end finds
-//! by `getpeername`.
+//! both addresses, the inode, the owner's number for it and whether it may be written to, which the
+//! holder of the other end finds by `getpeername`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ const PREFIX: &[u8] = b"slipstack-held\0";
 /// Family (4 or 6), address, port.
 const ADDRESS: usize = 1 + 16 + 2;
 const NUMBER: usize = 8;
-const LEN: usize = PREFIX.len() + size_of::<PairName>() + 2 * NUMBER + 2 * ADDRESS;
+const LEN: usize = PREFIX.len() + size_of::<PairName>() + 2 * NUMBER + 1 + 2 * ADDRESS;
 
 /// Makes names.
 #[derive(Debug, Default)]
@@ -34,6 +34,7 @@ impl AbstractNames {
         name.extend_from_slice(&self.0.fetch_add(1, Ordering::Relaxed).to_le_bytes());
         name.extend_from_slice(&names.id.to_le_bytes());
         name.extend_from_slice(&names.inode.to_le_bytes());
+        name.push(u8::from(names.is_shut));
         for addr in [local, remote] {
             let (family, ip) = match addr.ip() {
                 IpAddr::V4(ip) => (4, ip.to_ipv6_mapped()),
@@ -60,13 +61,15 @@ fn parse(name: &[u8]) -> Option<(Names, PairName)> {
     let rest = name.strip_prefix(PREFIX).filter(|_| name.len() == LEN)?;
     let (pair, rest) = rest.split_first_chunk()?;
     let (id, rest) = rest.split_first_chunk::<NUMBER>()?;
-    let (inode, addresses) = rest.split_first_chunk::<NUMBER>()?;
+    let (inode, rest) = rest.split_first_chunk::<NUMBER>()?;
+    let (is_shut, addresses) = rest.split_first()?;
     let (local, remote) = addresses.split_at(ADDRESS);
     let names = Names {
         id: u64::from_le_bytes(*id),
         inode: u64::from_le_bytes(*inode),
         local: Some(address(local)?),
         remote: Some(address(remote)?),
+        is_shut: *is_shut != 0,
     };
     Some((names, *pair))
 }
@@ -103,12 +106,14 @@ mod tests {
                 inode: 7 << 32,
                 local: Some(local),
                 remote: Some(remote),
+                is_shut: remote.port() == 65535,
             };
             plates.put(&ours.into(), &names);
             let theirs = Descriptor::give(theirs.into());
             let (read, _) = read(theirs).unwrap();
             assert_eq!((read.local, read.remote), (names.local, names.remote));
             assert_eq!((read.id, read.inode), (names.id, names.inode));
+            assert_eq!(read.is_shut, names.is_shut);
             theirs.close();
         }
     }

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::lending::pump::Pump;
+use crate::socket::Travelling;
 use crate::socket::borrowed::child_message::leave;
 use crate::socket::description::{Decided, Description};
 
@@ -27,7 +28,7 @@ pub(crate) struct Given {
     pub(crate) id: u64,
     /// The key of its pump.
     pub(crate) pump: u64,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) travelling: Travelling,
 }
 
 impl Child {

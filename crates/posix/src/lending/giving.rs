@@ -1,9 +1,9 @@
 //! Passing a connection to the one process that keeps using it.
 //!
 //! The steward gives the connection to the child that asks for it if no other process has it and
-//! all sent data has been acknowledged, for which it waits as long as the child says; otherwise the
-//! child asks again later. The child confirms when it has the connection; until then, and if the
-//! child ends, the steward keeps it.
+//! nothing is on its way to the child, for which it waits as long as the child says; otherwise
+//! the child asks again later. The child confirms when it has the connection; until then, and if
+//! the child ends, the steward keeps it.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -11,22 +11,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::event::epoll::EventFlags;
-use slipstack_channel::{CloseMode, SockId};
+use slipstack_channel::CloseMode;
 
-use crate::attachment::Attachment;
 use crate::idhash::BuildIdHasher;
 use crate::lending::child::{Given, leave_all};
 use crate::lending::pump::Pump;
 use crate::lending::steward::Steward;
 use crate::socket::borrowed::child_message::{Message, give, give_connection, refuse};
 use crate::socket::description::{Decided, Description};
+use crate::socket::{Stream, Travelling};
 
-/// Longest time for which data of a wanted connection may be in transit.
+/// Longest time for which bytes of a wanted connection may be on their way to its user.
 const WAIT_MS_MAX: u64 = 1_000;
 /// Interval at which it is looked whether a wanted connection may go.
 pub(super) const WANTED_LOOK_NS: u64 = 1_000_000;
 
-/// A child's request for a connection some of whose data is in transit.
+/// A child's request for a connection of which bytes are on their way to it.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     /// The child's key.
@@ -37,9 +37,9 @@ pub(crate) struct Wanted {
 
 /// Whether a connection can leave.
 enum Leaving {
-    /// The connection has left, as these bytes; its pump has that key.
-    Gone(u64, Vec<u8>),
-    /// Some data is in transit.
+    /// The connection has left; its pump has that key.
+    Gone(u64, Travelling),
+    /// Bytes are on their way to the child, or the end of its own.
     Later,
     NotNow,
 }
@@ -95,8 +95,8 @@ impl Steward {
         let Some(child) = self.children.get_mut(&wanted.child) else {
             return true;
         };
-        let (pump, bytes) = match leaving {
-            Leaving::Gone(pump, bytes) => (pump, bytes),
+        let (pump, travelling) = match leaving {
+            Leaving::Gone(pump, travelling) => (pump, travelling),
             Leaving::Later if self.lender.now_ns() < wanted.until_ns => return false,
             Leaving::Later | Leaving::NotNow => {
                 refuse(&child.control, message.token);
@@ -104,12 +104,13 @@ impl Steward {
             }
         };
         let pair = self.pumps.get(&pump).map(|pump| pump.child().as_fd());
+        let bytes = travelling.to_bytes();
         let send = |pair| give_connection(&child.control, message.token, &bytes, pair);
         let is_sent = pair.is_some_and(send);
         let given = Given {
             id: message.id,
             pump,
-            bytes,
+            travelling,
         };
         match is_sent {
             true => child.given.push(given),
@@ -144,7 +145,7 @@ impl Steward {
         true
     }
 
-    /// Removes a connection if only the child of `root` has it and no data is in transit.
+    /// Removes a connection if only the child of `root` has it and the pair has no bytes for it.
     fn carry_out_for(&mut self, root: u64, id: u64) -> Leaving {
         if !self.is_only_child(root) {
             return Leaving::NotNow;
@@ -158,23 +159,30 @@ impl Steward {
         let has_more = pump.run(&mut self.room);
         let socket = Arc::clone(pump.socket());
         let is_its_own = socket.lent.is_lent_once() && self.lender.is_left_to_steward(&socket);
-        let is_movable = pump.has_one_origin() && pump.is_whole() && socket.may_end();
-        let (Some((attachment, sock)), true) = (place_of(&socket), is_its_own && is_movable) else {
+        let is_movable = pump.has_one_origin() && pump.may_stop() && socket.may_end();
+        let (Some(stream), true) = (stream_of(&socket), is_its_own && is_movable) else {
             return Leaving::NotNow;
         };
         if has_more {
             self.ready.push(*key);
         }
-        // An instance would find only when the child comes for it that something is not
-        // acknowledged.
-        if !pump.is_at_rest() || has_unacknowledged(&socket) {
+        if !pump.is_at_rest() {
             return Leaving::Later;
         }
-        let Some(bytes) = attachment.carry_out(sock) else {
+        // A peer that takes nothing holds up what the child has written.
+        let Some(unsent) = pump.take_unsent(&mut self.room) else {
+            return Leaving::Later;
+        };
+        let Some(mut travelling) = stream.depart() else {
+            pump.put_back(unsent);
             return Leaving::NotNow;
         };
+        travelling.add_unsent(unsent);
+        if pump.has_shut_reading() {
+            travelling.shut_reading();
+        }
         pump.pause(true);
-        Leaving::Gone(*key, bytes)
+        Leaving::Gone(*key, travelling)
     }
 
     fn come_back(&mut self, given: &Given) {
@@ -193,9 +201,10 @@ impl Steward {
         else {
             return;
         };
-        if let Some((attachment, sock)) = place_of(&socket) {
+        if let Some(stream) = stream_of(&socket) {
+            let (attachment, sock) = stream.attachment_and_sock();
             if let Ok(slot) = u16::try_from(message.amount) {
-                attachment.carried(&given.bytes, slot);
+                given.travelling.has_arrived(attachment, slot);
             }
             socket.has_ended.store(true, Ordering::Release);
             attachment.close(sock, CloseMode::Abort);
@@ -237,26 +246,18 @@ pub(crate) fn come_back(
     let Some(pump) = pumps.get_mut(&given.pump) else {
         return;
     };
-    if let Some((attachment, sock)) = place_of(pump.socket()) {
-        attachment.carry_in(sock, &given.bytes);
+    if let Some(stream) = stream_of(pump.socket()) {
+        stream.come_back(&given.travelling);
+        pump.put_back(given.travelling.unsent().to_vec());
     }
     pump.pause(false);
     pump.on_peer();
     ready.push(given.pump);
 }
 
-fn has_unacknowledged(socket: &Description) -> bool {
-    matches!(socket.decided(), Some(Decided::Stream(stream)) if stream.queued() > 0)
-}
-
-/// The engine of a connection that is open in both directions, and its number there.
-pub(crate) fn place_of(socket: &Description) -> Option<(Arc<Attachment>, SockId)> {
-    let Some(Decided::Stream(stream)) = socket.decided() else {
-        return None;
-    };
-    if !stream.is_whole() {
-        return None;
+pub(crate) fn stream_of(socket: &Description) -> Option<&Stream> {
+    match socket.decided() {
+        Some(Decided::Stream(stream)) => Some(stream),
+        _ => None,
     }
-    let (attachment, sock) = stream.attachment_and_sock();
-    Some((Arc::clone(attachment), sock))
 }

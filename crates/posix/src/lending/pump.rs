@@ -2,6 +2,7 @@
 
 mod datagrams;
 mod loans;
+mod resting;
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -145,6 +146,8 @@ pub(crate) struct Pump {
     request: ReadRequest,
     /// The child has announced that it writes no more: its end is more than the end of a process.
     is_shut: bool,
+    /// The child has announced that it reads no more.
+    has_shut_reading: bool,
     to_child: Way,
     to_peer: Way,
     childs: Readiness,
@@ -187,6 +190,7 @@ impl Pump {
             is_reset: false,
             request: ReadRequest::None,
             is_shut: false,
+            has_shut_reading: false,
             to_child: Way::default(),
             to_peer: Way::default(),
             childs: readiness,
@@ -244,17 +248,6 @@ impl Pump {
         }
     }
 
-    /// Whether it moves bytes in both directions, for all that is known.
-    pub(crate) fn is_whole(&self) -> bool {
-        let is_over = self.is_shut || self.is_ending || self.is_unread || self.is_paused;
-        !self.to_child.is_ended && !self.to_peer.is_ended && !is_over
-    }
-
-    /// Whether it has no bytes.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        self.to_child.is_empty() && self.to_peer.is_empty()
-    }
-
     pub(crate) fn pause(&mut self, is_on: bool) {
         self.is_paused = is_on;
     }
@@ -301,8 +294,9 @@ impl Pump {
         self.request = ReadRequest::None;
     }
 
-    /// The child shuts a direction down.
-    pub(crate) fn shut(&mut self, writes: bool) {
+    /// The child shuts one direction or both down.
+    pub(crate) fn shut(&mut self, [reads, writes]: [bool; 2]) {
+        self.has_shut_reading |= reads;
         self.is_shut |= writes;
     }
 
@@ -516,8 +510,9 @@ impl Pump {
         (before != awaits).then_some(awaits)
     }
 
+    /// Whether there is nothing more to move. A connection on its way to the child may come back.
     pub(crate) fn is_over(&self) -> bool {
-        self.to_peer.is_done && self.to_child.is_done
+        self.to_peer.is_done && self.to_child.is_done && !self.is_paused
     }
 
     /// The child's share is given back; the last one closes the connection.

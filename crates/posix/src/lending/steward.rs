@@ -518,7 +518,7 @@ impl Steward {
         let found = self.pumps.iter_mut().find(|(_, pump)| is_it(pump));
         let Some((key, pump)) = found else { return };
         match message.kind {
-            MessageKind::Shut => pump.shut(message.amount & 2 != 0),
+            MessageKind::Shut => pump.shut([1, 2].map(|bit| message.amount & bit != 0)),
             _ => pump.read(ReadRequest::of(message.amount)),
         }
         // The reply comes after the bytes, so that its receiver finds them.

@@ -18,6 +18,7 @@ mod rings;
 pub(crate) mod sigio;
 pub(crate) mod stamping;
 mod stream;
+mod travelling;
 mod turns;
 mod unsent;
 mod urgent;
@@ -28,6 +29,7 @@ pub(crate) use gathering::{Begun, Gathering};
 pub(crate) use left::Left;
 pub(crate) use listener::Listener;
 pub(crate) use stream::{How, Push, Stream, StreamError};
+pub(crate) use travelling::Travelling;
 
 use crate::ready::bits;
 use crate::socket::sigio::news;

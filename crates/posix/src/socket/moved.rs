@@ -178,11 +178,6 @@ impl Stream {
         self.waits.store(0, Ordering::Relaxed);
     }
 
-    /// Whether it is open in both directions, as far as the program knows.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.phase.load(Ordering::Relaxed) == OPEN && self.shut.load(Ordering::Relaxed) == 0
-    }
-
     /// Number of times that bytes were taken.
     pub(crate) fn reads(&self) -> u32 {
         self.reads.load(Ordering::Relaxed)

@@ -175,6 +175,7 @@ impl Process {
             inode: self.ids.inode_of(socket),
             local: it.local,
             remote: it.remote(),
+            is_shut: it.is_shut(),
         };
         self.lending.abstract_names.put(&theirs, &names);
         let message = Message {
@@ -227,6 +228,7 @@ impl Process {
             return None;
         }
         let divert = self.borrow(socket, it, ReadRequest::None);
+        it.refuse_writes(socket);
         it.sent.lose();
         (it.is_taken() || !self.take_left(socket, it)).then_some(divert)
     }
@@ -251,6 +253,7 @@ impl Process {
             return None;
         }
         let divert = self.borrow(socket, it, ReadRequest::None);
+        it.refuse_writes(socket);
         let Some(number) = socket.kernel_number().filter(|_| it.is_taken()) else {
             return (!self.take_left(socket, it)).then_some(Err(divert));
         };

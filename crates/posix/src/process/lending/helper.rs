@@ -9,8 +9,8 @@
 //! closed them all; data that the program wrote before its end is still sent. Connections that a
 //! new program is to find under its numbers work in the same way.
 //!
-//! A connection that cannot move (half of it is shut, or the peer acknowledges nothing) stays with
-//! the program's own steward, and then so does the program's engine.
+//! A connection that cannot move (it has failed) stays with the program's own steward, and then so
+//! does the program's engine.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ use crate::socket::borrowed::{Borrowed, ReadRequest};
 use crate::socket::description::{Decided, Description};
 use crate::socket::kernel_socket::replace;
 
-/// Time that the helper waits until connections may move: until their peers have acknowledged all
-/// sent data.
+/// Time that the helper waits until connections may move: until the program's steward has passed on
+/// what its users have written.
 pub(super) const MOVE_TIME_MAX: Duration = Duration::from_millis(400);
 pub(super) const MOVE_PAUSE: Duration = Duration::from_millis(4);
 /// Time for which the program waits for its steward, and for threads of ours to end.
@@ -139,7 +139,7 @@ impl Process {
         let (programs, helpers) = control_pair().ok()?;
         let connections = connections.into_iter();
         let connections: Result<Vec<HelperConnection>, Errno> = connections
-            .map(|it| self.make_helper_connection(it))
+            .map(|it| self.make_helper_connection(it, confines))
             .collect();
         Some(HelperHandover {
             connections: connections.ok()?,
@@ -167,15 +167,22 @@ impl Process {
         Some(unique(all))
     }
 
-    fn make_helper_connection(&self, socket: Arc<Description>) -> Result<HelperConnection, Errno> {
+    fn make_helper_connection(
+        &self,
+        socket: Arc<Description>,
+        confines: bool,
+    ) -> Result<HelperConnection, Errno> {
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let pair = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
         let (ours, theirs) = (raised(pair.0), raised(pair.1));
         limit_times(&theirs, &socket)?;
         rustix::io::ioctl_fionbio(&theirs, socket.is_nonblocking())?;
-        self.lending
-            .abstract_names
-            .put(&ours, &names_of(&self.ids, &socket));
+        let names = names_of(&self.ids, &socket);
+        // The program's calls on it are the kernel's then.
+        if names.is_shut && confines {
+            rustix::net::shutdown(&theirs, Shutdown::Write)?;
+        }
+        self.lending.abstract_names.put(&ours, &names);
         Ok(HelperConnection {
             socket,
             ours,

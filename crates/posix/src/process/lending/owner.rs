@@ -9,6 +9,7 @@ use slipstack_mem::{Descriptor, raised};
 
 use crate::attachment::Attachment;
 use crate::kernel::Kernel;
+use crate::lending::giving::stream_of;
 use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
 use crate::lending::steward::Steward;
@@ -16,6 +17,7 @@ use crate::process::Process;
 use crate::process::ids::Ids;
 use crate::process::table::Entry;
 use crate::ready::Sleepers;
+use crate::socket::Stream;
 use crate::socket::borrowed::Names;
 use crate::socket::borrowed::requests::{Reply, Request};
 use crate::socket::description::{Decided, Description, Kind};
@@ -192,6 +194,7 @@ pub(crate) fn names_of(ids: &Ids, socket: &Description) -> Names {
         inode: ids.inode_of(socket),
         local,
         remote,
+        is_shut: stream_of(socket).is_some_and(Stream::has_shut_writing),
     }
 }
 

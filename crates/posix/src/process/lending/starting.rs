@@ -300,6 +300,7 @@ fn borrowed(
         inode,
         local: it.local,
         remote: it.remote(),
+        is_shut: it.is_shut(),
     };
     match it.token() {
         Some(token) => {

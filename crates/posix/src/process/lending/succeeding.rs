@@ -3,9 +3,8 @@
 //! On the kernel a connection lives as long as anybody has it, and its maker's end is seen at once.
 //! So a process whose connections others may still use makes a helper as it ends: a child with an
 //! engine of its own, to which the connections go, and which goes on with the pairs and the control
-//! sockets where the steward has left them. Where a connection cannot move (half of it is shut, or
-//! the peer acknowledges nothing) or there is no engine the process stays itself (see
-//! [`super::lingering`]).
+//! sockets where the steward has left them. Where a connection cannot move (it has failed) or there
+//! is no engine the process stays itself (see [`super::lingering`]).
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -21,19 +20,19 @@ use slipstack_mem::thread::start_no_more;
 
 use crate::attachment::Attachment;
 use crate::lending::child::Packed;
-use crate::lending::giving::place_of;
+use crate::lending::giving::stream_of;
 use crate::lending::lender::Lender;
 use crate::lending::post::Inline;
 use crate::lending::pump::{Pump, ROOM};
 use crate::lending::steward::Steward;
 use crate::process::Process;
 use crate::process::lending::helper::{MOVE_PAUSE, MOVE_TIME_MAX};
-use crate::socket::Stream;
 use crate::socket::borrowed::ReadRequest;
 use crate::socket::borrowed::child_message::control_pair;
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::options::apply_stream_options;
 use crate::socket::options::set_recorded_options;
+use crate::socket::{Stream, Travelling};
 
 /// Time that a helper may take for its engine.
 const HELPER_TIME_MAX: Duration = Duration::from_secs(5);
@@ -52,8 +51,8 @@ pub enum End {
 pub struct EndHandover {
     end: End,
     packed: Packed,
-    /// The connections, with what an engine makes them from.
-    carried: Vec<(Arc<Description>, Vec<u8>)>,
+    /// The connections, with the parts from which the helper makes them.
+    carried: Vec<(Arc<Description>, Travelling)>,
     /// The helper names the slot of its engine at its end once it has them.
     programs: OwnedFd,
     helpers: OwnedFd,
@@ -90,7 +89,7 @@ impl Process {
     }
 
     /// Takes connections out that children may use, as far as they can go.
-    fn carry_all_out(&self, packed: &mut Packed) -> Vec<(Arc<Description>, Vec<u8>)> {
+    fn carry_all_out(&self, packed: &mut Packed) -> Vec<(Arc<Description>, Travelling)> {
         let mut left = streams_of(packed);
         let mut carried = Vec::new();
         let mut room = vec![0; ROOM];
@@ -105,14 +104,14 @@ impl Process {
             if let Some(attachment) = self.living_attachment() {
                 attachment.turn(self.kernel.now_ns());
             }
-            left.retain(|socket| match carry_out(socket) {
-                Some(bytes) => {
-                    carried.push((Arc::clone(socket), bytes));
+            left.retain(|socket| match stream_of(socket).and_then(Stream::depart) {
+                Some(travelling) => {
+                    carried.push((Arc::clone(socket), travelling));
                     false
                 }
                 None => true,
             });
-            left.retain(|socket| place_of(socket).is_some());
+            left.retain(|socket| stream_of(socket).is_some_and(Stream::may_depart));
             if !left.is_empty() {
                 std::thread::sleep(MOVE_PAUSE);
             }
@@ -141,8 +140,8 @@ impl Process {
             return;
         };
         let mut sockets = Vec::new();
-        for (old, bytes) in carried {
-            sockets.extend(take_in(&attachment, &old, &bytes));
+        for (old, travelling) in carried {
+            sockets.extend(take_in(&attachment, &old, &travelling));
             std::mem::forget(old);
         }
         let packed = self.take_up(packed, &sockets);
@@ -217,15 +216,16 @@ impl Process {
             .then(|| await_helper(&programs, carried.len()))
             .flatten();
         let (slot, ids) = reply.unwrap_or_default();
-        for (socket, bytes) in carried {
-            let Some((attachment, sock)) = place_of(&socket) else {
+        for (socket, travelling) in carried {
+            let Some(stream) = stream_of(&socket) else {
                 continue;
             };
             if !ids.contains(&socket.id) {
-                attachment.carry_in(sock, &bytes);
+                stream.come_back(&travelling);
                 continue;
             }
-            attachment.carried(&bytes, slot);
+            let (attachment, sock) = stream.attachment_and_sock();
+            travelling.has_arrived(attachment, slot);
             socket.has_ended.store(true, Ordering::Release);
             attachment.close(sock, CloseMode::Abort);
             attachment.commands();
@@ -289,16 +289,6 @@ fn streams_of(packed: &Packed) -> Vec<Arc<Description>> {
     all
 }
 
-/// Takes a connection out whose pumps rest from then on. An instance would find only when the
-/// helper comes for it that something has not been acknowledged.
-fn carry_out(socket: &Description) -> Option<Vec<u8>> {
-    let Some(Decided::Stream(stream)) = socket.decided() else {
-        return None;
-    };
-    let (attachment, sock) = place_of(socket).filter(|_| stream.queued() == 0)?;
-    attachment.carry_out(sock)
-}
-
 fn send_words(helpers: &OwnedFd, words: &[u64]) {
     let message: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let _ = rustix::net::send(helpers, &message, SendFlags::NOSIGNAL);
@@ -334,7 +324,7 @@ fn await_helper(programs: &OwnedFd, count: usize) -> Option<(u16, Vec<u64>)> {
 fn take_in(
     attachment: &Arc<Attachment>,
     old: &Description,
-    bytes: &[u8],
+    travelling: &Travelling,
 ) -> Option<Arc<Description>> {
     // Children know it by its number.
     let socket = Arc::new(Description::like(old, old.id));
@@ -345,11 +335,10 @@ fn take_in(
     }
     let sock = attachment.open(Transport::Tcp).ok()?;
     attachment.name(sock, &socket);
-    if !attachment.carry_in(sock, bytes) {
+    let Some(stream) = travelling.arrive(attachment, sock) else {
         attachment.close(sock, CloseMode::Abort);
         return None;
-    }
-    let stream = Stream::accepted(Arc::clone(attachment), sock);
+    };
     apply_stream_options(&socket, &stream);
     set_recorded_options(&socket, &stream);
     let _ = socket.decided.set(Decided::Stream(stream));

@@ -21,7 +21,7 @@ use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
 use crate::lending::pump::{Origin, Pump, has_hung_up};
 use crate::process::Process;
-use crate::socket::Stream;
+use crate::socket::Travelling;
 use crate::socket::borrowed::Borrowed;
 use crate::socket::borrowed::child_message::{Message, MessageKind};
 use crate::socket::description::{Decided, Description};
@@ -108,11 +108,11 @@ impl Process {
             it.say(MessageKind::Leave, 0);
             return None;
         };
-        if has_unread(socket) || !attachment.carry_in(sock, &connection) {
+        let travelling = Travelling::from_bytes(&connection).filter(|_| !has_unread(socket));
+        let Some(stream) = travelling.and_then(|it| it.arrive(attachment, sock)) else {
             it.say(MessageKind::Leave, 0);
             return None;
-        }
-        let stream = Stream::accepted(Arc::clone(attachment), sock);
+        };
         apply_stream_options(socket, &stream);
         socket.bring(Decided::Stream(stream));
         it.say(MessageKind::Have, attachment.slot().map_or(0, u64::from));

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::net::Shutdown;
 use slipstack_mem::{Descriptor, Lock};
 
 use crate::addr::{Family, Given, parse_peer};
@@ -12,6 +13,7 @@ use crate::socket::borrowed::child_message::{Message, MessageKind, ReadRequest};
 use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::turns::Turns;
 use crate::socket::borrowed::{Names, PairName, Sent};
+use crate::socket::description::{Description, Kind};
 
 /// A connection that lives in another process.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub(crate) struct Borrowed {
     is_held: AtomicBool,
     /// The program has shut its direction down, or has got the connection's final state.
     has_ended: AtomicBool,
+    /// The sending direction had been shut down before this process had the connection.
+    is_shut: bool,
     /// Set if another program has the end of the pair too.
     is_passed: AtomicBool,
     /// The options are known that were set before the connection came in a message.
@@ -67,7 +71,8 @@ impl Borrowed {
             token: Lock::new(token),
             is_streaming: AtomicBool::new(false),
             is_held: AtomicBool::new(false),
-            has_ended: AtomicBool::new(false),
+            has_ended: AtomicBool::new(names.is_some_and(|names| names.is_shut)),
+            is_shut: names.is_some_and(|names| names.is_shut),
             is_passed: AtomicBool::new(false),
             has_options: AtomicBool::new(false),
             own: Lock::default(),
@@ -124,6 +129,22 @@ impl Borrowed {
         self.is_left_to_others.store(true, Ordering::Relaxed);
     }
 
+    pub(crate) fn is_shut(&self) -> bool {
+        self.is_shut
+    }
+
+    /// A write begins, which fails if the direction had been shut down. The pair is open until
+    /// then, as those who get an end of it announce themselves by a byte.
+    pub(crate) fn refuse_writes(&self, socket: &Description) {
+        if self.is_shut
+            && self.is_taken()
+            && socket.kind == Kind::Stream
+            && let Some(number) = socket.kernel_number()
+        {
+            let _ = rustix::net::shutdown(number.as_fd(), Shutdown::Write);
+        }
+    }
+
     /// Whether it has come in a message.
     pub(crate) fn is_sent(&self) -> bool {
         self.pair.is_some()
@@ -143,6 +164,7 @@ impl Borrowed {
             is_streaming: AtomicBool::new(is_streaming),
             is_held: AtomicBool::new(false),
             has_ended: AtomicBool::new(self.has_ended.load(Ordering::Relaxed)),
+            is_shut: self.is_shut,
             is_passed: AtomicBool::new(false),
             has_options: AtomicBool::new(false),
             own: Lock::default(),

@@ -1,4 +1,4 @@
-//! A connection's local and remote address, as its borrower is told them.
+//! A connection's local and remote address and its state, as its borrower is told them.
 
 use std::net::SocketAddr;
 
@@ -9,6 +9,8 @@ pub(crate) struct Names {
     pub(crate) inode: u64,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) remote: Option<SocketAddr>,
+    /// The sending direction has been shut down.
+    pub(crate) is_shut: bool,
 }
 
 impl Names {
@@ -16,7 +18,8 @@ impl Names {
     pub(crate) fn text(&self) -> String {
         let shown = |addr: Option<SocketAddr>| addr.map_or("-".to_owned(), |addr| addr.to_string());
         let (local, remote) = (shown(self.local), shown(self.remote));
-        format!("{}/{local}/{remote}", self.inode)
+        let end = if self.is_shut { "/s" } else { "" };
+        format!("{}/{local}/{remote}{end}", self.inode)
     }
 
     pub(crate) fn parse(id: u64, text: &str) -> Option<Names> {
@@ -27,6 +30,7 @@ impl Names {
             inode: part()?.parse().ok()?,
             local: part()?.parse().ok(),
             remote: part()?.parse().ok(),
+            is_shut: part() == Some("s"),
         })
     }
 }

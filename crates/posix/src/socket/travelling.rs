@@ -1,0 +1,153 @@
+//! A connection on its way to another process, with the bytes that its peer has not acknowledged:
+//! they are in a ring of this program's, which the other one does not have.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use slipstack_channel::SockId;
+
+use crate::attachment::Attachment;
+use crate::socket::Stream;
+use crate::socket::stream::{OPEN, SHUT_READ, SHUT_WRITE};
+
+/// The parts from which the other process makes the connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Travelling {
+    /// Directions that the program has shut down.
+    shut: u8,
+    /// Sent bytes that were not acknowledged when the connection left.
+    unacked: Vec<u8>,
+    /// Bytes of a user of the connection that had not come to its send ring.
+    unsent: Vec<u8>,
+    /// The output of [`Attachment::carry_out`].
+    connection: Vec<u8>,
+}
+
+impl Travelling {
+    /// For a message, or a file if it is long.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let len = self.unacked.len() + self.unsent.len() + self.connection.len();
+        let mut all = Vec::with_capacity(1 + 2 * 8 + len);
+        all.push(self.shut);
+        for part in [&self.unacked, &self.unsent] {
+            all.extend((part.len() as u64).to_le_bytes());
+            all.extend(part);
+        }
+        all.extend(&self.connection);
+        all
+    }
+
+    /// Returns `None` if these are not the output of [`Travelling::to_bytes`].
+    pub(crate) fn from_bytes(all: &[u8]) -> Option<Travelling> {
+        let ([shut], rest) = all.split_first_chunk()?;
+        let (unacked, rest) = split_part(rest)?;
+        let (unsent, connection) = split_part(rest)?;
+        Some(Travelling {
+            shut: *shut,
+            unacked: unacked.to_vec(),
+            unsent: unsent.to_vec(),
+            connection: connection.to_vec(),
+        })
+    }
+
+    /// A user of the connection has shut its receiving direction down.
+    pub(crate) fn shut_reading(&mut self) {
+        self.shut |= SHUT_READ;
+    }
+
+    /// Adds bytes that are to be sent after all others.
+    pub(crate) fn add_unsent(&mut self, bytes: Vec<u8>) {
+        self.unsent = bytes;
+    }
+
+    pub(crate) fn unsent(&self) -> &[u8] {
+        &self.unsent
+    }
+
+    /// Takes the connection in, as a socket that was opened there and has not been used. `None`: it
+    /// cannot be had.
+    pub(crate) fn arrive(&self, attachment: &Arc<Attachment>, sock: SockId) -> Option<Stream> {
+        let (program, more) = (&attachment.program, self.unsent.len());
+        let has_room = program.refill(sock, &self.unacked, more);
+        if !has_room || !attachment.carry_in(sock, &self.connection) {
+            return None;
+        }
+        let stream = Stream::accepted(Arc::clone(attachment), sock);
+        if more > 0 {
+            program.refill(sock, &self.unsent, 0);
+            attachment.commands();
+        }
+        stream.shut.store(self.shut, Ordering::SeqCst);
+        stream.repeat_end();
+        Some(stream)
+    }
+
+    /// Records that the connection is on the engine of that slot now.
+    pub(crate) fn has_arrived(&self, attachment: &Attachment, slot: u16) {
+        attachment.carried(&self.connection, slot);
+    }
+}
+
+impl Stream {
+    /// Whether it is a connection that has not failed.
+    pub(crate) fn may_depart(&self) -> bool {
+        let seen = self.seen();
+        self.phase.load(Ordering::Relaxed) == OPEN && !seen.is_error() && !seen.is_closed()
+    }
+
+    /// Removes the connection, which no thread uses. Returns `None` if it stays.
+    pub(crate) fn depart(&self) -> Option<Travelling> {
+        if !self.may_depart() {
+            return None;
+        }
+        let (attachment, sock) = self.attachment_and_sock();
+        let connection = attachment.carry_out(sock)?;
+        let Some(unacked) = attachment.program.copy_unacked(sock) else {
+            attachment.carry_in(sock, &connection);
+            return None;
+        };
+        Some(Travelling {
+            shut: self.shut.load(Ordering::SeqCst),
+            unacked,
+            unsent: Vec::new(),
+            connection,
+        })
+    }
+
+    /// Takes the connection back that has not been taken elsewhere.
+    pub(crate) fn come_back(&self, travelling: &Travelling) {
+        let (attachment, sock) = self.attachment_and_sock();
+        attachment.carry_in(sock, &travelling.connection);
+    }
+
+    /// Whether the program has shut the sending direction down.
+    pub(crate) fn has_shut_writing(&self) -> bool {
+        self.has_shut(SHUT_WRITE)
+    }
+}
+
+/// Splits bytes off that follow their number.
+fn split_part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_travelling_connection_are_told_apart() {
+        let travelling = Travelling {
+            shut: SHUT_WRITE,
+            unacked: b"sent".to_vec(),
+            unsent: b"later".to_vec(),
+            connection: b"image".to_vec(),
+        };
+        let bytes = travelling.to_bytes();
+        assert_eq!(Travelling::from_bytes(&bytes), Some(travelling));
+        for len in 0..1 + 2 * 8 + 4 + 5 {
+            assert_eq!(Travelling::from_bytes(&bytes[..len]), None, "{len}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+"""Connections that go to another process in any state: travelling.py ADDRESS PORT.
+
+The first line of a connection says who goes on with it and in which state, `WHO STATE`. `exec`:
+this process becomes another program; `orphan`: a child whose maker has ended; `confined`: this
+process with a filter for system calls; `taker`: a child which has used the connection for a while
+and kills its maker. `fin`: the peer has shut its direction, and nothing of it
+has been read; `shut`: this side has shut its own direction; `full`: the peer takes no more;
+`unread`: much has come and has not been read; `plain`: none of these."""
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import termios
+import time
+
+SIZE = 300_000
+MUCH = 200_000
+
+
+def data_of(name, size):
+    return hashlib.shake_256(name.encode()).digest(size)
+
+
+def read_line(sock):
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = sock.recv(1)
+        assert byte, line
+        line += byte
+    return line.decode().strip()
+
+
+def unread(sock):
+    count = fcntl.ioctl(sock, termios.FIONREAD, b"\0" * 4)
+    return struct.unpack("i", count)[0]
+
+
+def await_unread(sock, count):
+    end = time.monotonic() + 10
+    while unread(sock) < count:
+        assert time.monotonic() < end, f"{unread(sock)} of {count} bytes have come"
+        time.sleep(0.01)
+
+
+def send_until_full(sock):
+    """Returns the number of bytes that the socket has taken."""
+    sock.setblocking(False)
+    data, sent, quiet = data_of("down", 8 * SIZE), 0, 0
+    while quiet < 20 and sent < len(data):
+        try:
+            sent += sock.send(data[sent : sent + 50_000])
+            quiet = 0
+        except BlockingIOError:
+            time.sleep(0.01)
+            quiet += 1
+    sock.setblocking(True)
+    return sent
+
+
+def bring_into(sock, state, waits=True):
+    """Returns the number of bytes that have been sent."""
+    if not waits and state in ("fin", "unread"):
+        time.sleep(0.3)
+    elif state == "fin":
+        poll = select.poll()
+        poll.register(sock, select.POLLRDHUP)
+        assert poll.poll(10_000), "the end of the peer's direction"
+    elif state == "shut":
+        sent = send_until_full(sock)
+        sock.shutdown(socket.SHUT_WR)
+        return sent
+    elif state == "full":
+        return send_until_full(sock)
+    elif state == "unread":
+        await_unread(sock, MUCH)
+    return 0
+
+
+def use_for_a_while(sock):
+    """Returns the bytes that have been read one by one."""
+    data = b""
+    for _ in range(60):
+        try:
+            data += sock.recv(1, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            pass
+        time.sleep(0.01)
+    return data
+
+
+def go_on(sock, state, sent, first=b""):
+    """Reads all that comes, and sends the rest unless this direction has been shut."""
+    print("goes on", flush=True)
+    if state == "full":
+        # The peer reads before it writes.
+        sock.sendall(data_of("down", 8 * SIZE + SIZE)[sent:])
+    digest, count = hashlib.sha256(first), len(first)
+    while data := sock.recv(65536):
+        digest.update(data)
+        count += len(data)
+    if state == "shut":
+        try:
+            sock.send(b"more")
+            print("it may be written to", flush=True)
+        except BrokenPipeError:
+            pass
+    elif state != "full":
+        sock.sendall(data_of("down", SIZE))
+    print(f"got {count} {digest.hexdigest()}", flush=True)
+    sock.close()
+
+
+def confine():
+    """Forbids `socket` (EPERM), under a filter that permits all else."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    code = [(0x20, 0, 0, 0), (0x15, 0, 1, 41), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)]
+    program = b"".join(struct.pack("HBBI", *one) for one in code)
+    place = ctypes.create_string_buffer(program)
+    filter = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 4, ctypes.addressof(place)))
+    assert libc.prctl(38, 1, 0, 0, 0) == 0
+    assert libc.prctl(22, 2, filter, 0, 0) == 0, ctypes.get_errno()
+
+
+def hand_over(sock, who, state, sent):
+    if who == "exec":
+        sock.set_inheritable(True)
+        words = [sys.executable, "-u", __file__, "fd", sock.fileno(), state, sent]
+        os.execv(sys.executable, [str(word) for word in words])
+    elif who == "orphan":
+        maker = os.getpid()
+        if os.fork() != 0:
+            os._exit(0)
+        end = time.monotonic() + 5
+        while os.getppid() == maker:
+            if time.monotonic() > end:
+                print("the maker has not ended", flush=True)
+                os._exit(1)
+            time.sleep(0.01)
+    elif who == "confined":
+        confine()
+    go_on(sock, state, sent)
+
+
+def take(sock, state):
+    maker = os.getpid()
+    if os.fork() != 0:
+        sock.close()
+        while True:
+            time.sleep(1)
+    sent = bring_into(sock, state, False)
+    first = use_for_a_while(sock)
+    os.kill(maker, signal.SIGKILL)
+    end = time.monotonic() + 5
+    while os.getppid() == maker and time.monotonic() < end:
+        time.sleep(0.01)
+    go_on(sock, state, sent, first)
+
+
+def serve(sock):
+    who, state = read_line(sock).split()
+    if who == "taker":
+        return take(sock, state)
+    hand_over(sock, who, state, bring_into(sock, state))
+
+
+def main(address, port):
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * MUCH)
+        server.bind((address, int(port)))
+        server.listen()
+        if os.fork() != 0:
+            # Keeps the standard streams open until the test ends.
+            server.close()
+            while True:
+                time.sleep(1)
+        sock, _ = server.accept()
+    serve(sock)
+
+
+if sys.argv[1] == "fd":
+    go_on(socket.socket(fileno=int(sys.argv[2])), sys.argv[3], int(sys.argv[4]))
+else:
+    main(*sys.argv[1:])

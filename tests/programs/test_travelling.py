@@ -1,0 +1,109 @@
+"""Connections that go to another process in any state of theirs."""
+
+import hashlib
+import socket
+import time
+
+from harness import test
+from harness.process import until
+
+SIZE = 300_000
+MUCH = 200_000
+UP = {"fin": 50_000, "shut": 100_000, "full": 20_000, "unread": MUCH + 50_000, "plain": 50_000}
+
+
+def data_of(name, size):
+    return hashlib.shake_256(name.encode()).digest(size)
+
+
+def connected(world, port, server):
+    """To a server that accepts once, with a small receive buffer."""
+
+    def try_once():
+        with world.at_peer():
+            sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 20_000)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MUCH)
+        sock.settimeout(20)
+        try:
+            sock.connect((world.address, port))
+        except OSError:
+            sock.close()
+            return None
+        return sock
+
+    until(lambda: world.mode == "kernel" or "is reached at" in server.errors(), 10, "it is up")
+    return until(try_once, 10, "it accepts")
+
+
+def everything(sock):
+    data = bytearray()
+    while chunk := sock.recv(65536):
+        data += chunk
+    return bytes(data)
+
+
+def goes_on(world, who, state, port):
+    server = world.stack(*world.program("travelling.py"), world.address, port)
+    up = data_of("up", UP[state])
+    with connected(world, port, server) as sock:
+        sock.sendall(f"{who} {state}\n".encode())
+        if state == "fin":
+            sock.sendall(up)
+            sock.shutdown(socket.SHUT_WR)
+        elif state == "unread":
+            sock.sendall(up[:MUCH])
+        until(lambda: "goes on" in server.output(), 20, f"{who} {state}\n{server.tail()}")
+        if state in ("shut", "full"):
+            # The peer has taken nothing more for a while.
+            time.sleep(0.3)
+        if state == "shut":
+            down = everything(sock)
+            sock.sendall(up)
+            sock.shutdown(socket.SHUT_WR)
+        elif state == "full":
+            expected = 9 * SIZE
+            down = bytearray()
+            while len(down) < expected:
+                chunk = sock.recv(65536)
+                assert chunk, f"{who} {state}: the end after {len(down)} bytes"
+                down += chunk
+            sock.sendall(up)
+            sock.shutdown(socket.SHUT_WR)
+            assert sock.recv(1) == b""
+        else:
+            if state != "fin":
+                sock.sendall(up[MUCH:] if state == "unread" else up)
+                sock.shutdown(socket.SHUT_WR)
+            down = everything(sock)
+            assert len(down) == SIZE, f"{who} {state}: {len(down)} bytes"
+        assert bytes(down) == data_of("down", 9 * SIZE)[: len(down)], f"{who} {state}: other bytes"
+    told = f"got {len(up)} {hashlib.sha256(up).hexdigest()}"
+    until(lambda: told in server.output(), 10, f"{who} {state}: {told}\n{server.tail()}")
+    assert "may be written" not in server.output(), f"{who} {state}"
+    server.stop()
+
+
+def in_each_state(world, who, port, states=tuple(UP)):
+    for port, state in enumerate(states, port):
+        goes_on(world, who, state, port)
+
+
+@test
+def a_connection_in_any_state_is_kept_by_a_process_that_becomes_another_program(world):
+    in_each_state(world, "exec", 7170)
+
+
+@test
+def a_connection_in_any_state_is_a_childs_when_its_maker_has_ended(world):
+    in_each_state(world, "orphan", 7180)
+
+
+@test
+def a_connection_in_any_state_goes_to_the_child_that_uses_it(world):
+    in_each_state(world, "taker", 7200)
+
+
+@test
+def a_connection_in_any_state_is_kept_by_a_process_that_confines_itself(world):
+    in_each_state(world, "confined", 7190)
