@@ -100,6 +100,16 @@ def a_connection_in_any_state_is_a_childs_when_its_maker_has_ended(world):
 
 
 @test
+def a_connection_in_any_state_is_a_childs_when_its_maker_had_threads(world):
+    in_each_state(world, "threaded", 7210)
+
+
+@test
+def a_connection_in_any_state_is_a_childs_when_a_signal_has_ended_its_maker(world):
+    in_each_state(world, "ended", 7220)
+
+
+@test
 def a_connection_in_any_state_goes_to_the_child_that_uses_it(world):
     in_each_state(world, "taker", 7200)
 

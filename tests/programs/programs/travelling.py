@@ -1,11 +1,12 @@
 """Connections that go to another process in any state: travelling.py ADDRESS PORT.
 
 The first line of a connection says who goes on with it and in which state, `WHO STATE`. `exec`:
-this process becomes another program; `orphan`: a child whose maker has ended; `confined`: this
-process with a filter for system calls; `taker`: a child which has used the connection for a while
-and kills its maker. `fin`: the peer has shut its direction, and nothing of it
-has been read; `shut`: this side has shut its own direction; `full`: the peer takes no more;
-`unread`: much has come and has not been read; `plain`: none of these."""
+this process becomes another program; `orphan`: a child whose maker has ended; `threaded`: one whose
+maker had threads; `ended`: one whose maker a signal ends; `taker`: a child which has used the
+connection for a while and kills its maker; `confined`: this process with a filter for system calls.
+`fin`: the peer has shut its direction, and nothing of it has been read; `shut`: this side has shut
+its own direction; `full`: the peer takes no more; `unread`: much has come and has not been read;
+`plain`: none of these."""
 
 import ctypes
 import fcntl
@@ -17,6 +18,7 @@ import socket
 import struct
 import sys
 import termios
+import threading
 import time
 
 SIZE = 300_000
@@ -132,9 +134,13 @@ def hand_over(sock, who, state, sent):
         sock.set_inheritable(True)
         words = [sys.executable, "-u", __file__, "fd", sock.fileno(), state, sent]
         os.execv(sys.executable, [str(word) for word in words])
-    elif who == "orphan":
+    elif who in ("orphan", "threaded", "ended"):
         maker = os.getpid()
+        if who == "threaded":
+            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
         if os.fork() != 0:
+            if who == "ended":
+                os.kill(maker, signal.SIGTERM)
             os._exit(0)
         end = time.monotonic() + 5
         while os.getppid() == maker:
