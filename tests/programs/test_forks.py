@@ -9,7 +9,6 @@ import socket
 import subprocess
 
 from harness import test
-from harness.process import until
 from harness.process import rss_kib, until
 from harness.world import PROGRAMS
 
@@ -102,6 +101,16 @@ def a_server_forks_every_millisecond_beside_hundreds_of_connections(world):
     until(is_given_back, 5, f"{before} descriptors, threads, … again")
     grown = used(world, server)[1] - kib_before
     assert grown < GROWTH_KIB, f"the keeper has {grown} KiB more"
+
+
+@test
+def children_of_a_program_with_busy_threads_use_all_its_sockets(world):
+    program = world.folder / "forks_among_threads"
+    source = PROGRAMS / "forks_among_threads.c"
+    subprocess.run(["gcc", "-Wall", "-pthread", "-o", program, source], check=True)
+    started = world.stack(program, 500)
+    until(lambda: not started.is_running(), 50, "all children have ended")
+    assert "done" in started.output(), started.tail()
 
 
 CLOSED_BY_A_GRANDCHILD = """

@@ -509,7 +509,7 @@ impl Attach for Client {
                 state.instance = None;
                 let held = std::mem::take(&mut state.held);
                 let tickets = (state.place, std::mem::take(&mut state.tickets));
-                (state.welcome.clone(), tickets, held)
+                (state.welcome.take(), tickets, held)
             }
             None => (None, (0, HashMap::new()), Vec::new()),
         };

@@ -3,7 +3,7 @@
 //! Before a fork the forking thread [`hold`](Lock::hold)s every lock that the child will need;
 //! afterwards parent and child each [`release`](Lock::release) them. A lock that another thread
 //! held at the fork stays locked in the child for ever, so the child uses
-//! [`try_lock`](Lock::try_lock).
+//! [`try_lock`](Lock::try_lock), or frees it if that thread cannot have changed the value.
 
 mod sys;
 
@@ -40,6 +40,18 @@ mod tests {
         assert!(lock.try_lock().is_none());
         assert!(lock.release());
         assert!(lock.try_lock().is_some());
+    }
+
+    #[test]
+    fn a_child_frees_a_lock_that_a_thread_of_its_parent_had() {
+        let lock = Lock::new(1);
+        std::mem::forget(lock.lock());
+        lock.free_in_child();
+        assert_eq!(lock.try_lock().map(|value| *value), Some(1));
+        lock.free_in_child();
+        lock.hold();
+        lock.free_in_child();
+        assert!(!lock.release() && lock.try_lock().is_some());
     }
 
     #[test]

@@ -69,6 +69,16 @@ impl<T> Lock<T> {
         was_held
     }
 
+    /// Frees the lock in a forked child, where a thread that had it does not exist. That thread may
+    /// only have been reading: writers must be kept out by another lock, which is held over the
+    /// fork. Writes nothing if the lock is free.
+    pub fn free_in_child(&self) {
+        if self.word.load(Ordering::Relaxed) != FREE {
+            self.held.store(false, Ordering::Relaxed);
+            self.word.store(FREE, Ordering::Relaxed);
+        }
+    }
+
     #[cold]
     fn lock_contended(&self) {
         for _ in 0..SPINS {

@@ -168,6 +168,7 @@ impl Process {
     pub fn fork_child(&self) {
         self.lending.release();
         let held = self.release_all(|entry| !matches!(entry, Entry::Socket(_)));
+        self.table.free_in_child();
         let sets = self.table.sets();
         // Another thread may have made a set after the others were locked.
         sets.iter().for_each(|set| _ = set.inner.release());

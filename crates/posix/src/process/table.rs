@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use slipstack_mem::{Descriptor, Lock};
 
@@ -70,13 +70,36 @@ struct Slot {
     entry: Lock<Option<Entry>>,
 }
 
+/// The slots of numbers that follow each other.
+#[derive(Debug)]
+struct Chunk {
+    slots: Box<[Slot]>,
+    /// Slots from this one on have never had an entry.
+    end: AtomicUsize,
+}
+
+impl Chunk {
+    fn new() -> Chunk {
+        Chunk {
+            slots: (0..CHUNK).map(|_| Slot::default()).collect(),
+            end: AtomicUsize::new(0),
+        }
+    }
+
+    fn used(&self) -> &[Slot] {
+        let end = self.end.load(Ordering::Acquire);
+        self.slots.get(..end).unwrap_or_default()
+    }
+}
+
 /// Number → entry, in chunks that come into being when a number in them is first used.
 #[derive(Debug)]
 pub(crate) struct Table {
-    chunks: Box<[OnceLock<Box<[Slot]>>]>,
-    /// Taken while a chunk comes into being and its first number is put there, so that no fork
-    /// comes in between.
-    growing: Lock<()>,
+    chunks: Box<[OnceLock<Chunk>]>,
+    /// Chunks from this one on have never been used.
+    end: AtomicUsize,
+    /// Taken while an entry comes or goes, so that no fork comes in between.
+    changing: Lock<()>,
     /// Changes with each entry that comes.
     version: AtomicU64,
     renewal: Renewal,
@@ -86,7 +109,8 @@ impl Table {
     pub(crate) fn new() -> Self {
         Table {
             chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
-            growing: Lock::new(()),
+            end: AtomicUsize::new(0),
+            changing: Lock::new(()),
             version: AtomicU64::new(0),
             renewal: Renewal::default(),
         }
@@ -95,7 +119,8 @@ impl Table {
     #[inline]
     fn slot(&self, number: i32) -> Option<&Slot> {
         let number = usize::try_from(number).ok()?;
-        self.chunks.get(number / CHUNK)?.get()?.get(number % CHUNK)
+        let chunk = self.chunks.get(number / CHUNK)?.get()?;
+        chunk.slots.get(number % CHUNK)
     }
 
     /// The slot of a number of ours, with an entry that is this process's own.
@@ -148,9 +173,11 @@ impl Table {
     pub(crate) fn put_own(&self, number: i32, entry: Entry) -> Option<Entry> {
         let index = usize::try_from(number).ok()?;
         let chunk = self.chunks.get(index / CHUNK)?;
-        let _growing = chunk.get().is_none().then(|| self.growing.lock());
-        let slots = chunk.get_or_init(|| (0..CHUNK).map(|_| Slot::default()).collect());
-        let slot = &slots[index % CHUNK];
+        let _changing = self.changing.lock();
+        let chunk = chunk.get_or_init(Chunk::new);
+        chunk.end.fetch_max(index % CHUNK + 1, Ordering::AcqRel);
+        self.end.fetch_max(index / CHUNK + 1, Ordering::AcqRel);
+        let slot = &chunk.slots[index % CHUNK];
         let mut place = slot.entry.lock();
         let before = place.replace(entry);
         self.version.fetch_add(1, Ordering::AcqRel);
@@ -162,21 +189,20 @@ impl Table {
     pub(crate) fn take(&self, number: i32) -> Option<Entry> {
         self.own_slot(number);
         let slot = self.slot(number)?;
+        let _changing = self.changing.lock();
         let mut place = slot.entry.lock();
         slot.kind.store(NOT_OURS, Ordering::Release);
         place.take()
     }
 
+    /// The slots that have had an entry.
     fn slots(&self) -> impl Iterator<Item = (i32, &Slot)> {
-        self.chunks
-            .iter()
-            .enumerate()
-            .filter_map(|(base, chunk)| Some((base, chunk.get()?)))
-            .flat_map(|(base, slots)| {
-                slots
-                    .iter()
-                    .enumerate()
-                    .map(move |(index, slot)| ((base * CHUNK + index) as i32, slot))
+        let chunks = self.chunks.iter().enumerate();
+        let used = chunks.take(self.end.load(Ordering::Acquire));
+        used.filter_map(|(base, chunk)| Some((base, chunk.get()?)))
+            .flat_map(|(base, chunk)| {
+                let slots = chunk.used().iter().enumerate();
+                slots.map(move |(index, slot)| ((base * CHUNK + index) as i32, slot))
             })
     }
 
@@ -246,20 +272,22 @@ impl Table {
     }
 
     /// Locks before a fork, because no other thread may change a slot while the process is copied.
+    /// The slots themselves stay as they are: each that was locked would be a page to copy.
     pub(crate) fn hold(&self) {
         self.renewal.hold();
-        self.growing.hold();
-        for (_, slot) in self.slots() {
-            slot.entry.hold();
-        }
+        self.changing.hold();
     }
 
     pub(crate) fn release(&self) {
-        for (_, slot) in self.slots() {
-            slot.entry.release();
-        }
-        self.growing.release();
+        self.changing.release();
         self.renewal.release();
+    }
+
+    /// Frees, in a forked child, the slots at which other threads of the parent were looking.
+    pub(crate) fn free_in_child(&self) {
+        for (_, slot) in self.slots() {
+            slot.entry.free_in_child();
+        }
     }
 
     /// Marks the sockets and sets as the parent's, in a forked child.
@@ -308,6 +336,7 @@ impl Table {
     /// Forgets a number of the parent's.
     pub(crate) fn forget_parents(&self, number: i32) {
         if let Some(slot) = self.slot(number) {
+            let _changing = self.changing.lock();
             let mut place = slot.entry.lock();
             slot.kind.store(NOT_OURS, Ordering::Release);
             // The entry is the parent's: its destructor must not run.
@@ -360,5 +389,45 @@ impl Table {
             Some(_) => Err(Errno::EOPNOTSUPP.into()),
             None => Err(Errno::ENOTCONN.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::Family;
+    use crate::socket::description::{Kind, New};
+
+    fn socket(id: u64) -> Entry {
+        Entry::Socket(Arc::new(Description::new(New {
+            id,
+            family: Family::V4,
+            kind: Kind::Stream,
+            protocol: 0,
+            is_nonblocking: false,
+        })))
+    }
+
+    #[test]
+    fn numbers_far_apart_are_found_until_they_are_taken() {
+        let table = Table::new();
+        let numbers = [0, 5, 1023, 1024, 70_000];
+        for number in numbers {
+            assert!(table.put(number, socket(number as u64)).is_none());
+        }
+        assert_eq!(table.numbers(), numbers);
+        assert!(table.take(1024).is_some() && table.find(1024).is_none());
+        assert_eq!(table.numbers(), [0, 5, 1023, 70_000]);
+    }
+
+    #[test]
+    fn a_child_finds_what_another_thread_of_its_parent_was_looking_at() {
+        let table = Table::new();
+        table.put(5, socket(1));
+        mem::forget(table.slot(5).map(|slot| slot.entry.lock()));
+        table.hold();
+        table.release();
+        table.free_in_child();
+        assert!(table.socket(5).is_some() && table.take(5).is_some());
     }
 }
