@@ -7,10 +7,12 @@ import resource
 import signal
 import socket
 import struct
+import subprocess
 import time
 
-from harness import test
+from harness import Skip, test
 from harness.process import cpu_seconds, until
+from harness.world import PROGRAMS
 
 # Soft limits: a process that may not raise hard limits keeps them.
 TIGHT = ["prlimit", "--nofile=64:", "--fsize=4096:", "--cpu=600:", "--as=40000000000:"]
@@ -38,6 +40,21 @@ def the_first_programs_limits_are_its_own(world):
     assert "slipstack" not in "".join(server.errors() for server in servers).replace(
         "slipstack: what the program listens on is reached", ""
     )
+
+
+@test
+def select_finds_a_connection_behind_thousands_of_descriptors(world):
+    """On the stack the numbers of the library's own are below it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 8192:
+        raise Skip("the limit of open files is below 8192")
+    program = world.folder / "selects_high"
+    source = PROGRAMS / "selects_high.c"
+    subprocess.run(["gcc", "-Wall", "-o", program, source], check=True)
+    before = ["prlimit", f"--nofile={hard}"]
+    server = world.stack(program, 7000, 4200, before=before)
+    until(lambda: len(os.listdir(f"/proc/{server.pid}/fd")) > 4200, 20, "the files are open")
+    serves(world, 7000)
 
 
 @test(modes=("inprocess", "instance"))

@@ -102,9 +102,10 @@ fn launch(settings: &Settings, command: &mut Command) -> Result<(), Failure> {
 }
 
 /// Kept open across exec: the program's way to the keeper after it has dropped its privileges. High
-/// up, because programs count on getting the lowest number that is free.
+/// up, where the library has its own descriptors, because programs count on getting the lowest
+/// number that is free.
 fn inheritable(control: OwnedFd) -> rustix::io::Result<OwnedFd> {
-    let raised = [16_384, 900, 200]
+    let raised = [3_968, 900, 200]
         .iter()
         .find_map(|lowest| fcntl_dupfd_cloexec(&control, *lowest).ok());
     let control = raised.unwrap_or(control);

@@ -10,8 +10,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 pub use sys::Descriptor;
 
-/// Lowest number of our own descriptors, if the limit allows it.
-pub const OURS_USUALLY_FROM: i32 = 1 << 14;
+/// Lowest number of our own descriptors, if the limit allows it. A forked child has a table with
+/// places up to the highest number, and the kernel fills all of them: those that a process usually
+/// has fit below 4096.
+pub const OURS_USUALLY_FROM: i32 = 4096 - 128;
 
 /// Our own descriptors live from the first of these on that the limit allows: programs assume that
 /// they are given the lowest free number, and FD_SETSIZE is 1024.

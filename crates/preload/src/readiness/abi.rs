@@ -184,10 +184,16 @@ fn within_table(count: c_int) -> c_int {
     let numbers = open
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let mut numbers: Vec<c_int> = numbers.filter(|fd| *fd < OURS_USUALLY_FROM).collect();
+    let mut numbers: Vec<c_int> = numbers.collect();
     numbers.sort_unstable();
+    // Behind ours there are only those for which there was no room before them.
+    let is_socket = |fd| process.is_ours(fd) && !process.is_private(fd);
+    let is_programs = |fd: &&c_int| **fd < OURS_USUALLY_FROM || is_socket(**fd);
     // The list has the directory's own descriptor, which is closed by now.
-    let highest = numbers.iter().rev().find(|fd| is_open(**fd));
+    let highest = numbers
+        .iter()
+        .rev()
+        .find(|fd| is_programs(fd) && is_open(**fd));
     match highest {
         // The program's descriptors reach up to ours: there is no room for more.
         Some(fd) if *fd + 1 == OURS_USUALLY_FROM => count,
