@@ -2,15 +2,17 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rustix::event::epoll::{self, EventData, EventFlags};
 use slipstack_mem::Lock;
 use slipstack_mem::thread::Quiet;
 
 use crate::lending::child::Packed;
 use crate::lending::lender::Lender;
 use crate::lending::pump::Pump;
+use crate::lending::steward_wait::FIRST_KEY;
 use crate::ready::Waiter;
 use crate::socket::description::Description;
 
@@ -25,6 +27,8 @@ pub(crate) enum Charge {
     Child {
         control: OwnedFd,
         shared: Vec<Arc<Description>>,
+        /// The key under which the steward watches `control` already.
+        key: Option<u64>,
     },
     /// One connection for the holder of the other end of its pair.
     Pump(Pump),
@@ -60,11 +64,15 @@ pub(crate) struct Inner {
     pub(crate) thread: Option<Quiet>,
     /// The steward's, once it has one.
     pub(crate) waiter: Option<Arc<Waiter>>,
+    /// The descriptors that wake the steward (epoll), once it sleeps on them.
+    watched: Option<Arc<OwnedFd>>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Post {
     pub(crate) inner: Lock<Inner>,
+    /// Keys that the steward's descriptors have had.
+    keys: AtomicU64,
     /// Set if a pump waits for the program to close its numbers.
     awaits_leaving: AtomicBool,
     /// The program has closed a number of something that is lent.
@@ -102,8 +110,45 @@ impl Post {
         self.is_ending.store(false, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_waiter(&self, waiter: &Arc<Waiter>) {
-        self.inner.lock().waiter = Some(Arc::clone(waiter));
+    /// The steward can be woken from now on.
+    pub(crate) fn open(&self, waiter: &Arc<Waiter>, watched: &Arc<OwnedFd>) {
+        let mut inner = self.inner.lock();
+        inner.waiter = Some(Arc::clone(waiter));
+        inner.watched = Some(Arc::clone(watched));
+    }
+
+    /// Returns a key that none of the steward's descriptors has.
+    pub(crate) fn next_key(&self) -> u64 {
+        FIRST_KEY + self.keys.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Another steward has used `key`.
+    pub(crate) fn skip_key(&self, key: u64) {
+        let used = key.saturating_sub(FIRST_KEY) + 1;
+        self.keys.fetch_max(used, Ordering::Relaxed);
+    }
+
+    /// Hands `charge` to the steward's thread. It is woken at once, or by the child if there is
+    /// nothing to do before that speaks or ends.
+    pub(crate) fn hand_over(&self, inner: &mut Inner, mut charge: Charge) {
+        let is_ending = self.is_ending.load(Ordering::SeqCst);
+        let is_watched = !is_ending && self.watch(inner, &mut charge);
+        inner.charges.push(charge);
+        if let Some(waiter) = inner.waiter.as_ref().filter(|_| !is_watched) {
+            waiter.notify();
+        }
+    }
+
+    /// Adds a child's control socket to those that wake the steward.
+    fn watch(&self, inner: &Inner, charge: &mut Charge) -> bool {
+        let (Some(watched), Charge::Child { control, key, .. }) = (&inner.watched, charge) else {
+            return false;
+        };
+        let new = self.next_key();
+        let data = EventData::new_u64(new);
+        let is_added = epoll::add(watched, control, data, EventFlags::IN).is_ok();
+        *key = is_added.then_some(new);
+        is_added
     }
 
     pub(crate) fn take_charges(&self) -> Vec<Charge> {
@@ -117,6 +162,7 @@ impl Post {
         if may_retire {
             inner.thread = None;
             inner.waiter = None;
+            inner.watched = None;
         }
         may_retire
     }
@@ -180,7 +226,16 @@ impl Post {
     }
 
     pub(crate) fn keep(&self, packed: Packed) {
-        self.inner.lock().waiter = None;
+        let mut inner = self.inner.lock();
+        inner.waiter = None;
+        inner.watched = None;
+        // The next steward watches other descriptors.
+        for charge in &mut inner.charges {
+            if let Charge::Child { key, .. } = charge {
+                *key = None;
+            }
+        }
+        drop(inner);
         *self.packed.lock() = Some(packed);
     }
 
@@ -248,7 +303,9 @@ impl Charge {
     /// its end.
     pub(crate) fn refuse(self, lender: &dyn Lender) {
         match self {
-            Charge::Child { control, shared } => {
+            Charge::Child {
+                control, shared, ..
+            } => {
                 lender.forget(control.as_raw_fd());
                 for socket in shared {
                     lender.take_back(&socket);

@@ -19,7 +19,7 @@ use crate::lending::giving::Wanted;
 use crate::lending::lender::Lender;
 use crate::lending::post::{Charge, Inline, Post};
 use crate::lending::pump::{Origin, Pump, ROOM};
-use crate::lending::steward_wait::{FIRST_KEY, KernelCheck, StewardWait};
+use crate::lending::steward_wait::{KernelCheck, StewardWait};
 use crate::ready::{Awaited, bits};
 use crate::socket::borrowed::child_message::{
     Heard, Message, MessageKind, ReadRequest, answer, hear,
@@ -48,7 +48,6 @@ pub(crate) struct Steward {
     pub(crate) pumps: HashMap<u64, Pump, BuildIdHasher>,
     /// Keys of the kernel's parts of datagram sockets, and their pumps'.
     kernel_parts: HashMap<u64, u64, BuildIdHasher>,
-    next_key: u64,
     /// Connections that children want and that could not go yet.
     pub(crate) wanted: Vec<Wanted>,
     /// Pumps that have something to do; a key may be there twice.
@@ -86,7 +85,7 @@ impl Steward {
 
     /// Runs until no process uses any of its sockets.
     fn begin_here(self) {
-        self.post.set_waiter(self.rest.waiter());
+        self.post.open(self.rest.waiter(), self.rest.watched());
         self.run();
     }
 
@@ -105,7 +104,6 @@ impl Steward {
             children: HashMap::default(),
             pumps: HashMap::default(),
             kernel_parts: HashMap::default(),
-            next_key: FIRST_KEY,
             wanted: Vec::new(),
             ready: Vec::new(),
             has_looked: false,
@@ -160,9 +158,7 @@ impl Steward {
             self.turn();
         }
         self.rest.note_news();
-        for charge in self.post.take_charges() {
-            self.take_charge(charge);
-        }
+        self.take_charges();
         self.note_leaving();
         self.collect();
         self.settle_wanted();
@@ -180,15 +176,27 @@ impl Steward {
         }
     }
 
-    fn key(&mut self) -> u64 {
-        self.next_key += 1;
-        self.next_key - 1
+    fn key(&self) -> u64 {
+        self.post.next_key()
+    }
+
+    fn take_charges(&mut self) {
+        for charge in self.post.take_charges() {
+            self.take_charge(charge);
+        }
     }
 
     fn take_charge(&mut self, charge: Charge) {
         match charge {
             Charge::Pump(pump) => self.add(pump),
-            Charge::Child { control, shared } => {
+            Charge::Child {
+                control,
+                shared,
+                key: Some(key),
+            } => _ = self.children.insert(key, Child::new(control, key, shared)),
+            Charge::Child {
+                control, shared, ..
+            } => {
                 let key = self.key();
                 self.add_child(key, Child::new(control, key, shared));
             }
@@ -325,6 +333,10 @@ impl Steward {
                 speakers.push(key);
             }
         });
+        if speakers.iter().any(|key| !self.children.contains_key(key)) {
+            // A child that speaks for the first time.
+            self.take_charges();
+        }
         for key in speakers {
             self.listen(key);
         }

@@ -44,7 +44,7 @@ pub(crate) enum KernelCheck {
 }
 
 pub(crate) struct StewardWait {
-    epoll: OwnedFd,
+    epoll: Arc<OwnedFd>,
     waiter: Arc<Waiter>,
     /// The engine whose descriptors are members, with these descriptors.
     engine: Option<(Arc<Attachment>, [RawFd; 2])>,
@@ -64,7 +64,7 @@ impl StewardWait {
     /// # Errors
     /// The process has no more descriptors.
     pub(crate) fn new(lender: &dyn Lender) -> rustix::io::Result<StewardWait> {
-        let epoll = raised(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        let epoll = Arc::new(raised(epoll::create(epoll::CreateFlags::CLOEXEC)?));
         let waiter = lender.sleepers().pool.take();
         lender.note(epoll.as_raw_fd());
         lender.note(waiter.doorbell());
@@ -81,6 +81,11 @@ impl StewardWait {
 
     pub(crate) fn waiter(&self) -> &Arc<Waiter> {
         &self.waiter
+    }
+
+    /// The kernel's set of the descriptors that wake the steward.
+    pub(crate) fn watched(&self) -> &Arc<OwnedFd> {
+        &self.epoll
     }
 
     pub(crate) fn end(mut self, lender: &dyn Lender) {

@@ -32,12 +32,12 @@ impl Steward {
     pub(crate) fn take_up(&mut self, packed: Packed) {
         let Packed { children, pumps } = packed;
         for (key, mut pump) in pumps {
-            self.next_key = self.next_key.max(key + 1);
+            self.post.skip_key(key);
             pump.look_again();
             self.add_as(key, pump);
         }
         for (key, child) in children {
-            self.next_key = self.next_key.max(key + 1);
+            self.post.skip_key(key);
             self.add_child(key, child);
         }
     }

@@ -106,7 +106,12 @@ impl Process {
         if let Some((control, childs)) = fork.control {
             drop(childs);
             let shared = fork.shared;
-            self.charge(Charge::Child { control, shared });
+            let key = None;
+            self.charge(Charge::Child {
+                control,
+                shared,
+                key,
+            });
         }
     }
 

@@ -27,14 +27,13 @@ impl Process {
     /// Hands something over to the steward.
     pub(super) fn charge(&'static self, charge: Charge) {
         self.lending.note(charge.number());
-        let mut inner = self.lending.post.inner.lock();
-        inner.charges.push(charge);
-        if inner.thread.is_some() || self.lending.post.is_ending.load(Ordering::Relaxed) {
-            if let Some(waiter) = &inner.waiter {
-                waiter.notify();
-            }
+        let post = &self.lending.post;
+        let mut inner = post.inner.lock();
+        if inner.thread.is_some() || post.is_ending.load(Ordering::Relaxed) {
+            post.hand_over(&mut inner, charge);
             return;
         }
+        inner.charges.push(charge);
         inner.thread = spawn_quiet("slipstack-lend", move || {
             Steward::begin(self, &self.lending.post)
         })
@@ -44,7 +43,6 @@ impl Process {
         }
         // The program's waits do a steward's work then.
         drop(inner);
-        let post = &self.lending.post;
         if !post.stand_in(|| Some(Box::new(Steward::new(self, post).ok()?))) {
             post.take_charges()
                 .into_iter()

@@ -85,7 +85,12 @@ impl Process {
         if let Some((control, childs)) = fork.control.take() {
             controls.push(childs);
             let shared = std::mem::take(&mut fork.shared);
-            self.charge(Charge::Child { control, shared });
+            let key = None;
+            self.charge(Charge::Child {
+                control,
+                shared,
+                key,
+            });
         }
         controls.extend(fork.branches.drain(..).map(|branch| branch.childs));
         for control in &controls {
