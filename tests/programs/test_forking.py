@@ -329,6 +329,8 @@ def kill_9_of_a_child_that_has_its_connection_ends_it_in_order(world):
     with world.connect(7200, 20) as idle, world.connect(7200, 20) as busy:
         for sock in (idle, busy):
             turns(sock, sock.makefile("rb"), 40)
+        # The connection that looked for the port has had one too.
+        until(lambda: len(started.children()) == 2, 5, "each has its child")
         pids = started.children()
         data = hashlib.shake_256(b"echoed").digest(SIZE)
         busy.setblocking(False)
