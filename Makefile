@@ -7,8 +7,8 @@ FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
 .PHONY: help setup build dpdk demo test check bench heuristics captures coverage differential \
-	interop interop-full seeds worlds scale scaling held forks served library bytes soak models \
-	programs sanitize instructions fuzz reference book install clean
+	interop interop-full seeds worlds scale scaling held forks served library bytes floor soak \
+	models programs sanitize instructions fuzz reference book install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ check: setup ## formatting, clippy, layering and size limits only
 
 bench: build ## kernel against in-process against instance: table, JSON, SVG in bench-results/
 	@scripts/bench $(BENCH_ARGS)
+
+floor: build ## processor time per request by part, and the rate without code of ours (needs perf)
+	@scripts/floor $(FLOOR_ARGS)
 
 heuristics: build ## what each rule of thumb brings: rate, CPU, p50, p99 with and without
 	@scripts/heuristics $(HEURISTICS_ARGS)

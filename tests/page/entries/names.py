@@ -48,7 +48,8 @@ def served(world, port=53, name="www.page.test", address="192.0.2.7"):
         if name == "www.page.test"
         else f"{name} A\n"
     )
-    text = world.peer(
+    text = tools.measure(
+        world,
         "dnsperf",
         "-s",
         world.address,
@@ -62,7 +63,8 @@ def served(world, port=53, name="www.page.test", address="192.0.2.7"):
         8,
         "-q",
         64,
-    ).finish(30)
+        seconds=30,
+    )
     lost = int(re.search(r"Queries lost:\s+(\d+)", text)[1])
     assert lost == 0, f"{lost} queries lost"
     return Outcome(

@@ -20,7 +20,7 @@ def memcached(world, threads):
         sock.sendall(b"get big\r\n")
         expected = b"VALUE big 0 %d\r\n" % len(value) + value + b"\r\nEND\r\n"
         assert tools.receive(sock, len(expected)) == expected
-    text = world.peer(*world_bench(world, "memcached", 11211, 8)).finish(30)
+    text = tools.measure(world, *world_bench(world, "memcached", 11211, 8), seconds=30)
     return Outcome(BOTH, float(text), "gets/s")
 
 
@@ -69,9 +69,8 @@ def redis(world, *options, count=60_000):
         )
         expected = b"+OK\r\n$%d\r\n" % len(value) + value + b"\r\n"
         assert tools.receive(sock, len(expected)) == expected
-    text = world.peer(
-        "redis-benchmark", "-h", world.address, "-q", "-t", "get", "-n", count, "-c", 16, "--csv"
-    ).finish(60)
+    words = ["redis-benchmark", "-h", world.address, "-q", "-t", "get", "-n", count, "-c", 16]
+    text = tools.measure(world, *words, "--csv", seconds=60)
     return Outcome(BOTH, float(text.splitlines()[-1].split(",")[1].strip('"')), "gets/s")
 
 
@@ -90,7 +89,21 @@ def as_user(user):
 
 
 @entry("PostgreSQL, pgbench -S", packages="postgresql-15 postgresql-contrib", timeout=150)
-def postgresql(world):
+def postgresql_eight(world):
+    return postgresql(world, 8)
+
+
+@entry("PostgreSQL, one client", packages="postgresql-15 postgresql-contrib", timeout=150)
+def postgresql_one(world):
+    return postgresql(world, 1)
+
+
+@entry("PostgreSQL, 32 clients", packages="postgresql-15 postgresql-contrib", timeout=150)
+def postgresql_many(world):
+    return postgresql(world, 32)
+
+
+def postgresql(world, clients):
     bin_, data = "/usr/lib/postgresql/15/bin", world.folder / "pg"
     data.mkdir()
     os.chown(data, *tools.owner("postgres"))
@@ -140,9 +153,8 @@ def postgresql(world):
     )
     assert down == "y" * 900_000
     world.peer(f"{bin_}/pgbench", *host, "-i", "-q", "-s", 1, "postgres").finish(60)
-    text = world.peer(
-        f"{bin_}/pgbench", *host, "-S", "-n", "-c", 8, "-T", tools.SECONDS, "postgres"
-    ).finish(40)
+    words = [f"{bin_}/pgbench", *host, "-S", "-n", "-c", clients, "-T", tools.SECONDS, "postgres"]
+    text = tools.measure(world, *words, seconds=40)
     return Outcome(
         "0.3 MB in, 0.9 MB out", float(re.search(r"tps = ([\d.]+)", text)[1]), "transactions/s"
     )
@@ -203,7 +215,7 @@ def mariadb(world):
         "--query=select 1",
         "--csv",
     ]
-    text = world.peer(*words, "--create-schema=mysql").finish(60)
+    text = tools.measure(world, *words, "--create-schema=mysql", seconds=60)
     return Outcome(
         "0.9 MB in, 0.9 MB out",
         20000 / float(text.strip().splitlines()[-1].split(",")[2]),

@@ -14,8 +14,9 @@ from harness.apart import remove_namespaces
 from harness.registry import MODES
 from harness.world import ROOT, TARGET, World
 
-from . import table
+from . import table, tools
 from .catalogue import load
+from .profile import Profile
 
 HERE = Path(__file__).resolve().parents[1]
 
@@ -24,9 +25,8 @@ def main():
     options = arguments()
     entries = load(HERE / "entries")
     if options.one:
-        return run_one(
-            next(entry for entry in entries if entry.name == options.one), options.mode[0]
-        )
+        chosen = next(entry for entry in entries if entry.name == options.one)
+        return run_one(chosen, options.mode[0], options.profile)
     wanted = [
         entry
         for entry in entries
@@ -67,6 +67,8 @@ def arguments():
     )
     parser.add_argument("--json", metavar="FILE", help="keep every run there")
     parser.add_argument("--one", help=argparse.SUPPRESS)
+    # Seconds of the measurement beside which perf runs.
+    parser.add_argument("--profile", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.mode = options.mode or list(MODES)
     if not options.out and not options.only and options.mode == list(MODES):
@@ -107,8 +109,8 @@ def run_all(wanted, options):
     return 0
 
 
-def run_apart(entry, mode):
-    words = [sys.executable, str(HERE / "run"), "--one", entry.name, "--mode", mode]
+def run_apart(entry, mode, *more):
+    words = [sys.executable, str(HERE / "run"), "--one", entry.name, "--mode", mode, *more]
     child = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )
@@ -143,17 +145,21 @@ def reason(error):
     )
 
 
-def run_one(entry, mode):
+def run_one(entry, mode, profile_seconds=0):
     def on_term(number, frame):
         raise AssertionError("took too long")
 
     signal.signal(signal.SIGTERM, on_term)
+    profile = Profile()
+    if profile_seconds:
+        tools.SECONDS, tools.observed = profile_seconds, profile.observed
     world = World(mode)
     try:
         outcome = entry.body(world)
         left = world.finish()
         assert not left, "left behind: " + "; ".join(left)
         result = {"checked": outcome.checked, "rate": outcome.rate, "unit": outcome.unit}
+        result["profile"] = profile.result
     except BaseException as error:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         traceback.print_exc(limit=-6)

@@ -1,5 +1,6 @@
 """Clients at the peer, on the kernel, and servers there for programs that are clients."""
 
+import contextlib
 import hashlib
 import os
 import pwd
@@ -14,6 +15,8 @@ from harness.process import until
 
 PEER_SERVER = Path(__file__).with_name("digest_server.py")
 SECONDS = 2
+# Called with the world around each measurement of a rate; a profile may take the place.
+observed = contextlib.nullcontext
 
 
 def sbin(name):
@@ -63,25 +66,34 @@ def upload(world, url, path, *options):
     assert answer == digest(path.read_bytes()), f"uploaded bytes differ: {answer[:80]!r}"
 
 
+def measure(world, *words, seconds):
+    """Runs the client that measures a rate, for at most `seconds`; returns its output."""
+    with observed(world):
+        return world.peer(*words).finish(seconds)
+
+
 def wrk(world, url, connections=16):
-    text = world.peer("wrk", "-t", 1, "-c", connections, "-d", SECONDS, url).finish(SECONDS + 15)
+    words = ["wrk", "-t", 1, "-c", connections, "-d", SECONDS, url]
+    text = measure(world, *words, seconds=SECONDS + 15)
     assert "Non-2xx" not in text and "Socket errors" not in text, text[-300:]
     return float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])
 
 
 def ab(world, url, connections=16):
     """Requests a second with a connection for each."""
-    text = world.peer("ab", "-q", "-n", 5000, "-c", connections, url).finish(60)
+    text = measure(world, "ab", "-q", "-n", 5000, "-c", connections, url, seconds=60)
     assert re.search(r"Failed requests:\s+0", text), text
     return float(re.search(r"Requests per second:\s+([\d.]+)", text)[1])
 
 
-def calls(world, call, seconds=SECONDS):
+def calls(world, call, seconds=None):
     """Calls a second of one client in this process."""
-    count, end = 0, time.monotonic() + seconds
-    while time.monotonic() < end:
-        call()
-        count += 1
+    seconds = seconds or SECONDS
+    with observed(world):
+        count, end = 0, time.monotonic() + seconds
+        while time.monotonic() < end:
+            call()
+            count += 1
     return count / seconds
 
 
