@@ -9,7 +9,14 @@ from harness.process import until
 
 SIZE = 300_000
 MUCH = 200_000
-UP = {"fin": 50_000, "shut": 100_000, "full": 20_000, "unread": MUCH + 50_000, "plain": 50_000}
+UP = {
+    "fin": 50_000,
+    "both": 50_000,
+    "shut": 100_000,
+    "full": 20_000,
+    "unread": MUCH + 50_000,
+    "plain": 50_000,
+}
 
 
 def data_of(name, size):
@@ -48,19 +55,21 @@ def goes_on(world, who, state, port):
     up = data_of("up", UP[state])
     with connected(world, port, server) as sock:
         sock.sendall(f"{who} {state}\n".encode())
-        if state == "fin":
+        if state in ("fin", "both"):
             sock.sendall(up)
             sock.shutdown(socket.SHUT_WR)
         elif state == "unread":
             sock.sendall(up[:MUCH])
         until(lambda: "goes on" in server.output(), 20, f"{who} {state}\n{server.tail()}")
-        if state in ("shut", "full"):
+        if state in ("shut", "both", "full"):
             # The peer has taken nothing more for a while.
             time.sleep(0.3)
         if state == "shut":
             down = everything(sock)
             sock.sendall(up)
             sock.shutdown(socket.SHUT_WR)
+        elif state == "both":
+            down = everything(sock)
         elif state == "full":
             expected = 9 * SIZE
             down = bytearray()

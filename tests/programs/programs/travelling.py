@@ -5,8 +5,8 @@ this process becomes another program; `orphan`: a child whose maker has ended; `
 maker had threads; `ended`: one whose maker a signal ends; `taker`: a child which has used the
 connection for a while and kills its maker; `confined`: this process with a filter for system calls.
 `fin`: the peer has shut its direction, and nothing of it has been read; `shut`: this side has shut
-its own direction; `full`: the peer takes no more; `unread`: much has come and has not been read;
-`plain`: none of these."""
+its own direction; `both`: both; `full`: the peer takes no more; `unread`: much has come and has not
+been read; `plain`: none of these."""
 
 import ctypes
 import fcntl
@@ -67,19 +67,19 @@ def send_until_full(sock):
 
 def bring_into(sock, state, waits=True):
     """Returns the number of bytes that have been sent."""
-    if not waits and state in ("fin", "unread"):
+    if not waits and state in ("fin", "both", "unread"):
         time.sleep(0.3)
-    elif state == "fin":
+    elif state in ("fin", "both"):
         poll = select.poll()
         poll.register(sock, select.POLLRDHUP)
         assert poll.poll(10_000), "the end of the peer's direction"
-    elif state == "shut":
+    if state in ("shut", "both"):
         sent = send_until_full(sock)
         sock.shutdown(socket.SHUT_WR)
         return sent
     elif state == "full":
         return send_until_full(sock)
-    elif state == "unread":
+    elif state == "unread" and waits:
         await_unread(sock, MUCH)
     return 0
 
@@ -87,7 +87,7 @@ def bring_into(sock, state, waits=True):
 def use_for_a_while(sock):
     """Returns the bytes that have been read one by one."""
     data = b""
-    for _ in range(60):
+    for _ in range(100):
         try:
             data += sock.recv(1, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -106,7 +106,7 @@ def go_on(sock, state, sent, first=b""):
     while data := sock.recv(65536):
         digest.update(data)
         count += len(data)
-    if state == "shut":
+    if state in ("shut", "both"):
         try:
             sock.send(b"more")
             print("it may be written to", flush=True)
