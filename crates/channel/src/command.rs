@@ -110,10 +110,13 @@ pub enum Command {
         sock: SockId,
         remote: Option<SocketAddr>,
     },
-    /// Offers the connection to any process that knows the key. Reply: [`crate::Reply::Done`].
+    /// Offers the connection to any process that knows the key, unless its program has written
+    /// more than `upto`, to which the copy goes that the other process has. Reply:
+    /// [`crate::Reply::Done`].
     Offer {
         sock: SockId,
         key: u128,
+        upto: Option<u64>,
     },
     /// The connection that another program has offered becomes this socket's, whose send ring has
     /// the bytes that the peer had not acknowledged. Reply: [`crate::Reply::Done`].
@@ -178,8 +181,9 @@ fn addr_of(payload: &Payload) -> SocketAddr {
     .decode()
 }
 
-fn with_key(key: u128) -> [u64; WORDS] {
-    [key as u64, (key >> 64) as u64, 0, 0, 0]
+fn with_key(key: u128, upto: Option<u64>) -> [u64; WORDS] {
+    let upto = upto.unwrap_or_default();
+    [key as u64, (key >> 64) as u64, upto, 0, 0]
 }
 
 fn key_of(payload: &Payload) -> u128 {
@@ -198,6 +202,12 @@ fn find_port_of(flags: u8, payload: &Payload) -> Command {
         local: addr_of(payload),
         v6_only: flags & 1 == 1,
     }
+}
+
+fn offer_of(sock: SockId, flags: u8, payload: &Payload) -> Command {
+    let upto = (flags & 1 == 1).then_some(payload[4]);
+    let key = key_of(payload);
+    Command::Offer { sock, key, upto }
 }
 
 fn extent_of(sock: SockId, payload: &Payload) -> Command {
@@ -281,12 +291,8 @@ impl Command {
             }
             Command::UdpConnect { sock, remote } => {
                 let [a, b, c] = remote.map_or([0; 3], with_addr);
-                (
-                    UDP_CONNECT,
-                    u8::from(remote.is_some()),
-                    Some(sock),
-                    [a, b, c, 0, 0],
-                )
+                let flags = u8::from(remote.is_some());
+                (UDP_CONNECT, flags, Some(sock), [a, b, c, 0, 0])
             }
             Command::Urgent { sock, upto } => (URGENT, 0, Some(sock), [upto, 0, 0, 0, 0]),
             Command::Record { sock, upto } => (RECORD, 0, Some(sock), [upto, 0, 0, 0, 0]),
@@ -297,8 +303,11 @@ impl Command {
                 len,
             } => (EXTENT, 0, Some(sock), [at, place, len, 0, 0]),
             Command::TellSent { sock } => (TELL_SENT, 0, Some(sock), ZERO),
-            Command::Offer { sock, key } => (OFFER, 0, Some(sock), with_key(key)),
-            Command::Claim { sock, key } => (CLAIM, 0, Some(sock), with_key(key)),
+            Command::Offer { sock, key, upto } => {
+                let flags = u8::from(upto.is_some());
+                (OFFER, flags, Some(sock), with_key(key, upto))
+            }
+            Command::Claim { sock, key } => (CLAIM, 0, Some(sock), with_key(key, None)),
             Command::EndSession => (END_SESSION, 0, None, ZERO),
         }
     }
@@ -365,7 +374,7 @@ impl Command {
             RECORD => Command::Record { sock, upto },
             EXTENT => extent_of(sock, payload),
             TELL_SENT => Command::TellSent { sock },
-            OFFER => Command::Offer { sock, key },
+            OFFER => offer_of(sock, flags, payload),
             CLAIM => Command::Claim { sock, key },
             END_SESSION => Command::EndSession,
             _ => return None,

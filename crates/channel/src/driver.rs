@@ -88,12 +88,13 @@ pub trait Driver: Send + Sync {
         false
     }
 
-    /// Removes a connection that no thread has used, for an engine of another process: the bytes
-    /// are input of [`Driver::carry_in`] there. Its frames wait until [`Driver::carried`] names its
-    /// new place, or it comes back.
+    /// Removes a connection for an engine of another process: the bytes are input of
+    /// [`Driver::carry_in`] there. Its frames wait until [`Driver::carried`] names its new place,
+    /// or it comes back.
     ///
-    /// Returns `None` if it stays where it is.
-    fn carry_out(&self, _sock: SockId) -> Option<Vec<u8>> {
+    /// Returns `None` if it stays where it is, as it does if a thread has written bytes behind
+    /// `upto`: the other process has a copy of those before.
+    fn carry_out(&self, _sock: SockId, _upto: u64) -> Option<Vec<u8>> {
         None
     }
 

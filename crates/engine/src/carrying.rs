@@ -105,12 +105,18 @@ impl Engine {
     pub(crate) fn carry_out(&mut self, now: Instant, sock: SockId) -> Option<Box<Carried>> {
         self.commands(now);
         let owner = self.owner_of(sock)?;
-        self.take_out(now, owner, 0)
+        self.take_out(now, owner, 0, None)
     }
 
-    /// Takes a connection out if the peer has not acknowledged at most `unacked_max` sent bytes: so
-    /// many the new socket has or gets.
-    fn take_out(&mut self, now: Instant, owner: Owner, unacked_max: u64) -> Option<Box<Carried>> {
+    /// Takes a connection out if the peer has not acknowledged at most `unacked_max` sent bytes, so
+    /// many as the new socket has or gets, and if the program has written no more than `upto`.
+    fn take_out(
+        &mut self,
+        now: Instant,
+        owner: Owner,
+        unacked_max: u64,
+        upto: Option<u64>,
+    ) -> Option<Box<Carried>> {
         let client = self.env.client(owner.client)?;
         let (socket, end) = client.find(owner.sock)?;
         let Role::Stream(conn) = socket.role else {
@@ -122,7 +128,8 @@ impl Engine {
             return None;
         }
         let sent = socket.send.look(end, owner.sock);
-        if sent.upto - socket.send.acked() > unacked_max {
+        let has_more = upto.is_some_and(|upto| upto != sent.upto);
+        if has_more || sent.upto - socket.send.acked() > unacked_max {
             return None;
         }
         self.stack.tcp_written(conn, sent.upto, sent.more);
@@ -236,12 +243,12 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::carry_out`], for an engine of another process. Frames of the connection wait
-    /// here.
-    pub(crate) fn carry_off(&mut self, now: Instant, sock: SockId) -> Option<Vec<u8>> {
+    /// As [`Engine::carry_out`], for an engine of another process whose program has a copy of the
+    /// bytes before `upto`. Frames of the connection wait here.
+    pub(crate) fn carry_off(&mut self, now: Instant, sock: SockId, upto: u64) -> Option<Vec<u8>> {
         self.commands(now);
         let owner = self.owner_of(sock)?;
-        let carried = self.take_out(now, owner, u64::MAX)?;
+        let carried = self.take_out(now, owner, u64::MAX, Some(upto))?;
         if let Some(ends) = carried.image.endpoints() {
             self.env.departed.begin(ends, now);
         }
@@ -279,29 +286,30 @@ impl Engine {
         }
     }
 
-    /// Lets a client that knows `key` take over a connection.
-    pub(crate) fn on_offer(&mut self, owner: Owner, key: u128) -> Answer {
+    /// Lets a client that knows `key` take over a connection, if its program writes no more than
+    /// `upto`.
+    pub(crate) fn on_offer(&mut self, owner: Owner, key: u128, upto: Option<u64>) -> Answer {
         let env = &mut self.env;
         env.socket(owner).ok_or(SocketError::UnknownId)?;
         if env.offers.len() >= OFFERS_MAX {
             let mut offers = std::mem::take(&mut env.offers);
-            offers.retain(|_, owner| env.socket(*owner).is_some());
+            offers.retain(|_, (owner, _)| env.socket(*owner).is_some());
             env.offers = offers;
         }
         if env.offers.len() >= OFFERS_MAX || env.offers.contains_key(&key) {
             return Err(SocketError::LimitReached);
         }
-        env.offers.insert(key, owner);
+        env.offers.insert(key, (owner, upto));
         Ok(Reply::Done)
     }
 
     /// A program takes a connection that another one has offered.
     pub(crate) fn on_claim(&mut self, now: Instant, owner: Owner, key: u128) -> Answer {
         let from = self.env.offers.remove(&key);
-        let from = from.ok_or(SocketError::NotPermitted)?;
+        let (from, upto) = from.ok_or(SocketError::NotPermitted)?;
         let (_, written) = self.env.look_at_taker(owner).unwrap_or_default();
         let carried = self
-            .take_out(now, from, written)
+            .take_out(now, from, written, upto)
             .ok_or(SocketError::InvalidState)?;
         match self.put_in(now, owner, carried) {
             Ok(_) => Ok(Reply::Done),

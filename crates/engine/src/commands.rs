@@ -152,7 +152,7 @@ impl Engine {
                 true => Err(SocketError::AddrInUse),
                 false => Ok(Reply::Done),
             },
-            Command::Offer { sock, key } => self.on_offer(of(sock), key),
+            Command::Offer { sock, key, upto } => self.on_offer(of(sock), key, upto),
             Command::Claim { sock, key } => self.on_claim(now, of(sock), key),
             Command::Open { .. }
             | Command::Send { .. }

@@ -16,8 +16,9 @@ pub(crate) struct Owner {
     pub(crate) sock: SockId,
 }
 
-/// Connections that may be claimed with their key.
-pub(crate) type Offers = HashMap<u128, Owner>;
+/// Connections that may be claimed with their key, and the position up to which their program may
+/// have written.
+pub(crate) type Offers = HashMap<u128, (Owner, Option<u64>)>;
 
 /// The state of a connection for the directory, if it has one.
 type Origin<'a> = Option<&'a ConnectionOrigin>;

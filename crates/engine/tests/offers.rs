@@ -47,8 +47,13 @@ impl Two {
     }
 
     fn offer(&mut self) -> Result<Reply, SocketError> {
+        self.offer_upto(None)
+    }
+
+    fn offer_upto(&mut self, upto: Option<u64>) -> Result<Reply, SocketError> {
         let (program, sock) = (self.from.0.clone(), self.from.1);
-        self.ask(&program, Command::Offer { sock, key: KEY })
+        let key = KEY;
+        self.ask(&program, Command::Offer { sock, key, upto })
     }
 
     fn claim(&mut self, key: u128) -> Result<Reply, SocketError> {
@@ -123,4 +128,21 @@ fn a_connection_with_unacknowledged_bytes_stays() {
     assert_eq!(program.reply(ticket), Some(Err(SocketError::InvalidState)));
     let (peer, server) = (two.world.hosts[1].program.clone(), two.server);
     two.receive(&peer, server, b"on its way");
+}
+
+#[test]
+fn a_connection_stays_whose_program_has_written_more_than_the_other_one_has() {
+    let mut two = two();
+    let from = two.from.clone();
+    two.exchange(&from);
+    let (_, upto) = from.0.copy_unacked(from.1).unwrap();
+    assert_eq!(two.offer_upto(Some(upto)), Ok(Reply::Done));
+    two.exchange(&from);
+    assert_eq!(two.claim(KEY), Err(SocketError::InvalidState));
+    two.exchange(&from);
+    let (_, upto) = from.0.copy_unacked(from.1).unwrap();
+    assert_eq!(two.offer_upto(Some(upto)), Ok(Reply::Done));
+    assert_eq!(two.claim(KEY), Ok(Reply::Done));
+    let to = two.to.clone();
+    two.exchange(&to);
 }

@@ -60,10 +60,6 @@ fn commands() -> Vec<Command> {
             remote: Some(addr),
         },
         Command::EndSession,
-        Command::Offer {
-            sock,
-            key: u128::MAX - 1,
-        },
         Command::Claim {
             sock,
             key: 1 << 100,
@@ -81,6 +77,8 @@ fn commands() -> Vec<Command> {
     ]);
     let upto = 1 << 40;
     all.push(Command::Urgent { sock, upto });
+    let key = u128::MAX - 1;
+    all.extend([None, Some(upto)].map(|upto| Command::Offer { sock, key, upto }));
     all.extend(options().map(|option| Command::SetOption { sock, option }));
     all
 }

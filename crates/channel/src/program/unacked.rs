@@ -4,15 +4,15 @@ use super::ProgramEnd;
 use crate::ids::SockId;
 
 impl ProgramEnd {
-    /// Returns a copy of the sent bytes that the peer has not acknowledged. `None`: the id is old,
-    /// or the connection has left.
-    pub fn copy_unacked(&self, sock: SockId) -> Option<Vec<u8>> {
+    /// Returns a copy of the sent bytes that the peer has not acknowledged, and where the program
+    /// writes on. `None`: the id is old, or the connection has left.
+    pub fn copy_unacked(&self, sock: SockId) -> Option<(Vec<u8>, u64)> {
         let (local, cell) = (self.inner.sockets.find(sock)?, self.cell(sock.index)?);
         let tx = local.tx.lock();
         let acked = self.acked(sock, &cell);
         let len = usize::try_from(tx.head.checked_sub(acked)?).ok()?;
         if len == 0 {
-            return Some(Vec::new());
+            return Some((Vec::new(), tx.head));
         }
         let ring = tx.ring.filter(|ring| len <= ring.size())?;
         let mut bytes = vec![0; len];
@@ -23,7 +23,7 @@ impl ProgramEnd {
             let from = (part.start - acked) as usize;
             region.read_into(part.place, &mut bytes[from..from + part.len()]);
         }
-        Some(bytes)
+        Some((bytes, tx.head))
     }
 
     /// Puts the bytes of [`ProgramEnd::copy_unacked`] into the ring of a new socket that is to have
@@ -82,10 +82,13 @@ mod tests {
         let mut side = SendSide::NEW;
         side.look(&mut end, old);
         side.on_acked(&mut end, old, 300);
-        assert_eq!(program.copy_unacked(old).unwrap(), bytes[300..]);
+        assert_eq!(
+            program.copy_unacked(old).unwrap(),
+            (bytes[300..].to_vec(), 1000)
+        );
         let large: Vec<u8> = (0..100_000).map(|at| (at / 7) as u8).collect();
         assert!(program.refill(new, &large, 10), "beyond the limit");
-        assert_eq!(program.copy_unacked(new).unwrap(), large);
+        assert_eq!(program.copy_unacked(new).unwrap(), (large, 100_000));
         assert!(program.refill(new, b"more bytes", 0));
         let mut side = SendSide::NEW;
         assert_eq!(side.look(&mut end, new).upto, 100_010);

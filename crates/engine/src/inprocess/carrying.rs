@@ -45,8 +45,8 @@ impl Shared {
 }
 
 impl Shared {
-    pub(super) fn carry_off(&self, sock: SockId) -> Option<Vec<u8>> {
-        self.with(|engine, now| engine.carry_off(now, sock))?
+    pub(super) fn carry_off(&self, sock: SockId, upto: u64) -> Option<Vec<u8>> {
+        self.with(|engine, now| engine.carry_off(now, sock, upto))?
     }
 
     pub(super) fn carry_on(&self, sock: SockId, connection: &[u8]) -> bool {

@@ -312,8 +312,8 @@ impl Driver for InProcess {
         there.is_some_and(|there| self.shared.carry_to(sock, &there.shared, as_sock))
     }
 
-    fn carry_out(&self, sock: SockId) -> Option<Vec<u8>> {
-        self.shared.carry_off(sock)
+    fn carry_out(&self, sock: SockId, upto: u64) -> Option<Vec<u8>> {
+        self.shared.carry_off(sock, upto)
     }
 
     fn carry_in(&self, sock: SockId, connection: &[u8]) -> bool {

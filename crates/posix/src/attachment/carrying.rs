@@ -23,19 +23,22 @@ impl Attachment {
     /// meanwhile.
     fn offer_to(&self, sock: SockId, to: &Attachment, as_sock: SockId) -> Option<()> {
         let key = random_key()?;
-        self.ask(Command::Offer { sock, key }).ok()?;
+        let upto = None;
+        self.ask(Command::Offer { sock, key, upto }).ok()?;
         let sock = as_sock;
         to.ask(Command::Claim { sock, key }).ok().map(drop)
     }
 
-    /// Removes a connection that no thread has used, for [`Attachment::carry_in`] of the process
-    /// that uses it.
-    pub(crate) fn carry_out(&self, sock: SockId) -> Option<Vec<u8>> {
+    /// Removes a connection for [`Attachment::carry_in`] of the process that uses it, which has a
+    /// copy of the sent bytes before `upto`: it stays, or cannot be had there, if a thread has
+    /// written more.
+    pub(crate) fn carry_out(&self, sock: SockId, upto: u64) -> Option<Vec<u8>> {
         match self.driver.placement() {
-            Placement::InProcess => self.driver.carry_out(sock),
+            Placement::InProcess => self.driver.carry_out(sock, upto),
             Placement::Instance => {
                 let key = random_key()?;
-                self.ask(Command::Offer { sock, key }).ok()?;
+                let upto = Some(upto);
+                self.ask(Command::Offer { sock, key, upto }).ok()?;
                 Some(key.to_le_bytes().to_vec())
             }
         }

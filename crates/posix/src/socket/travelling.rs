@@ -65,7 +65,7 @@ impl Travelling {
     }
 
     /// Takes the connection in, as a socket that was opened there and has not been used. `None`: it
-    /// cannot be had.
+    /// cannot be had, and the caller closes the socket with a reset.
     pub(crate) fn arrive(&self, attachment: &Arc<Attachment>, sock: SockId) -> Option<Stream> {
         let (program, more) = (&attachment.program, self.unsent.len());
         let has_room = program.refill(sock, &self.unacked, more);
@@ -74,7 +74,9 @@ impl Travelling {
         }
         let stream = Stream::accepted(Arc::clone(attachment), sock);
         if more > 0 {
-            program.refill(sock, &self.unsent, 0);
+            if !program.refill(sock, &self.unsent, 0) {
+                return None;
+            }
             attachment.commands();
         }
         stream.shut.store(self.shut, Ordering::SeqCst);
@@ -95,17 +97,14 @@ impl Stream {
         self.phase.load(Ordering::Relaxed) == OPEN && !seen.is_error() && !seen.is_closed()
     }
 
-    /// Removes the connection, which no thread uses. Returns `None` if it stays.
+    /// Removes the connection. Returns `None` if it stays, as it does while threads write to it.
     pub(crate) fn depart(&self) -> Option<Travelling> {
         if !self.may_depart() {
             return None;
         }
         let (attachment, sock) = self.attachment_and_sock();
-        let connection = attachment.carry_out(sock)?;
-        let Some(unacked) = attachment.program.copy_unacked(sock) else {
-            attachment.carry_in(sock, &connection);
-            return None;
-        };
+        let (unacked, upto) = attachment.program.copy_unacked(sock)?;
+        let connection = attachment.carry_out(sock, upto)?;
         Some(Travelling {
             shut: self.shut.load(Ordering::SeqCst),
             unacked,
