@@ -50,6 +50,11 @@ def everything(sock):
     return bytes(data)
 
 
+def all_arrived(server, down):
+    """All that had been sent before the program shut this direction down."""
+    assert f"goes on {len(down)} bytes" in server.output(), f"{len(down)}\n{server.tail()}"
+
+
 def goes_on(world, who, state, port):
     server = world.stack(*world.program("travelling.py"), world.address, port)
     up = data_of("up", UP[state])
@@ -68,8 +73,10 @@ def goes_on(world, who, state, port):
             down = everything(sock)
             sock.sendall(up)
             sock.shutdown(socket.SHUT_WR)
+            all_arrived(server, down)
         elif state == "both":
             down = everything(sock)
+            all_arrived(server, down)
         elif state == "full":
             expected = 9 * SIZE
             down = bytearray()

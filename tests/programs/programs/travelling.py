@@ -98,7 +98,7 @@ def use_for_a_while(sock):
 
 def go_on(sock, state, sent, first=b""):
     """Reads all that comes, and sends the rest unless this direction has been shut."""
-    print("goes on", flush=True)
+    print(f"goes on {sent} bytes", flush=True)
     if state == "full":
         # The peer reads before it writes.
         sock.sendall(data_of("down", 8 * SIZE + SIZE)[sent:])
