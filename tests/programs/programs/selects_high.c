@@ -1,6 +1,6 @@
 /* `selects_high PORT FILES`: opens so many files, accepts a connection, whose number is above
    theirs, waits for it by select with as many bits as descriptors may be, and sends one line
-   back. */
+   back. Before that it waits for a pipe behind a number below that has become free. */
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -38,6 +38,16 @@ int main(int count, char **words) {
     int bits = (int)limit.rlim_cur;
     long *set = calloc((size_t)(bits / WORD_BITS + 1), sizeof *set);
     char line[100];
+    int ends[2];
+    if (pipe(ends) != 0 || write(ends[1], "x", 1) != 1)
+        fail("pipe");
+    close(3967);
+    set[ends[0] / WORD_BITS] |= 1L << (ends[0] % WORD_BITS);
+    struct timeval soon = {.tv_sec = 5};
+    if (select(bits, (fd_set *)set, NULL, NULL, &soon) != 1 ||
+        !(set[ends[0] / WORD_BITS] >> (ends[0] % WORD_BITS) & 1))
+        fail("select on the pipe");
+    set[ends[0] / WORD_BITS] = 0;
     for (;;) {
         set[sock / WORD_BITS] |= 1L << (sock % WORD_BITS);
         if (select(bits, (fd_set *)set, NULL, NULL, NULL) != 1 ||

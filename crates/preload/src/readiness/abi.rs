@@ -159,6 +159,9 @@ pub unsafe fn ppoll_chk(
     unsafe { ppoll(fds, count, timeout, mask) }
 }
 
+/// No descriptor of ours is as high, unless there is no other room.
+const BEHIND_OURS: c_int = OURS_USUALLY_FROM + 128;
+
 /// FD_SETSIZE.
 const BITS_OF_A_SET: c_int = 1024;
 
@@ -186,9 +189,11 @@ fn within_table(count: c_int) -> c_int {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut numbers: Vec<c_int> = numbers.collect();
     numbers.sort_unstable();
-    // Behind ours there are only those for which there was no room before them.
-    let is_socket = |fd| process.is_ours(fd) && !process.is_private(fd);
-    let is_programs = |fd: &&c_int| **fd < OURS_USUALLY_FROM || is_socket(**fd);
+    // Behind ours there are only those for which there was no room before them. Between those of
+    // ours some are not known as private.
+    let is_counted = |fd| fd >= BEHIND_OURS || process.is_ours(fd);
+    let is_programs =
+        |fd: &&c_int| **fd < OURS_USUALLY_FROM || is_counted(**fd) && !process.is_private(**fd);
     // The list has the directory's own descriptor, which is closed by now.
     let highest = numbers
         .iter()
