@@ -120,7 +120,8 @@ impl Steward {
                 if !self.post.packs() && !std::mem::replace(&mut self.is_ending, true) {
                     self.lender.close_others();
                 }
-                // A child may have begun to use something a moment ago.
+                // A child may have begun to use something a moment ago, or be new.
+                self.take_charges();
                 self.listen_to_all();
                 self.leave_datagrams();
                 if self.post.packs() {

@@ -26,6 +26,8 @@ pub extern "C" fn parent() {
     let lending = over(Process::fork_parent).flatten();
     cores::come_back();
     if let Some((process, lending)) = current().zip(lending) {
+        // A handler, as that of SIGCHLD, may fork: not while this takes locks.
+        let _in_call = InCall::enter();
         process.lend(lending);
     }
 }
