@@ -32,8 +32,9 @@ int main(int count, char **words) {
     for (int files = atoi(words[2]); files > 0; files--)
         if ((highest = open("/dev/null", O_RDONLY)) < 0)
             fail("open");
-    int sock = accept(listener, NULL, NULL);
-    if (sock <= highest || getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    /* A number below may have become free. */
+    int low = accept(listener, NULL, NULL), sock = fcntl(low, F_DUPFD, highest + 1);
+    if (sock < 0 || close(low) != 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0)
         fail("accept");
     int bits = (int)limit.rlim_cur;
     long *set = calloc((size_t)(bits / WORD_BITS + 1), sizeof *set);
