@@ -1,5 +1,6 @@
 """Connections that go to another process in any state of theirs."""
 
+import contextlib
 import hashlib
 import socket
 import time
@@ -9,6 +10,8 @@ from harness.process import until
 
 SIZE = 300_000
 MUCH = 200_000
+# Processes that end while a thread writes.
+ENDS = 8
 UP = {
     "fin": 50_000,
     "both": 50_000,
@@ -118,6 +121,24 @@ def a_connection_in_any_state_is_a_childs_when_its_maker_has_ended(world):
 @test
 def a_connection_in_any_state_is_a_childs_when_its_maker_had_threads(world):
     in_each_state(world, "threaded", 7210)
+
+
+@test
+def bytes_that_a_thread_writes_as_its_process_ends_are_not_shifted(world):
+    """Whether the connection then goes on or ends: the peer has the first so many bytes."""
+    pattern = data_of("down", SIZE)
+    for port in range(7230, 7230 + ENDS):
+        server = world.stack(*world.program("travelling.py"), world.address, port)
+        with connected(world, port, server) as sock:
+            sock.sendall(b"threaded writing\n")
+            down = bytearray()
+            with contextlib.suppress(ConnectionResetError, TimeoutError):
+                sock.settimeout(2)
+                while chunk := sock.recv(65536):
+                    down += chunk
+        assert down == (pattern * (len(down) // SIZE + 1))[: len(down)], f"{len(down)} bytes"
+        assert down, server.tail()
+        server.stop()
 
 
 @test

@@ -6,7 +6,8 @@ maker had threads; `ended`: one whose maker a signal ends; `taker`: a child whic
 connection for a while and kills its maker; `confined`: this process with a filter for system calls.
 `fin`: the peer has shut its direction, and nothing of it has been read; `shut`: this side has shut
 its own direction; `both`: both; `full`: the peer takes no more; `unread`: much has come and has not
-been read; `plain`: none of these."""
+been read; `plain`: none of these; `writing` (`threaded` alone): a thread of the maker's writes
+until its end."""
 
 import ctypes
 import fcntl
@@ -99,6 +100,10 @@ def use_for_a_while(sock):
 def go_on(sock, state, sent, first=b""):
     """Reads all that comes, and sends the rest unless this direction has been shut."""
     print(f"goes on {sent} bytes", flush=True)
+    if state == "writing":
+        while sock.recv(65536):
+            pass
+        return
     if state == "full":
         # The peer reads before it writes.
         sock.sendall(data_of("down", 8 * SIZE + SIZE)[sent:])
@@ -137,7 +142,12 @@ def hand_over(sock, who, state, sent):
     elif who in ("orphan", "threaded", "ended"):
         maker = os.getpid()
         if who == "threaded":
-            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+            # In one call: as the process ends, no thread of Python's gets to make another.
+            work, input = time.sleep, 60
+            if state == "writing":
+                work, input = sock.send, data_of("down", SIZE) * 500
+            threading.Thread(target=work, args=(input,), daemon=True).start()
+            time.sleep(0.05)
         if os.fork() != 0:
             if who == "ended":
                 os.kill(maker, signal.SIGTERM)
