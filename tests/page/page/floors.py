@@ -45,22 +45,27 @@ def main():
     entries = [
         entry for entry in load(HERE / "entries") if any(part in entry.name for part in wanted)
     ]
+    if not entries:
+        print("floor: no such name (tests/page/run --list)", file=sys.stderr)
+        return 1
     print(f"{date.today()}, Linux {platform.release()}, {os.cpu_count()} processors;", end=" ")
     print(f"{options.rounds} x {options.seconds} s; microseconds of processor time per request\n")
     print(HEAD, end="", flush=True)
-    kept = []
+    kept, lacks = [], False
     for entry in entries:
         version = entry.version()
         if version is None:
             print(f"{entry.name}: scripts/setup {' '.join(entry.packages)}", file=sys.stderr)
+            lacks = True
             continue
         runs = measured(entry, options)
+        lacks = lacks or not all(len(of) == options.rounds for of in runs.values())
         kept.append({"name": entry.name, "version": version, "runs": runs})
         print("".join(lines(f"{entry.name} {version}", runs)), end="", flush=True)
     if options.json:
         with open(options.json, "w") as file:
             json.dump(kept, file, indent=1)
-    return 0
+    return 1 if lacks else 0
 
 
 def arguments():
@@ -98,7 +103,8 @@ def measured(entry, options):
             if run.get("profile") and run.get("rate"):
                 runs[mode].append(run)
             else:
-                print(f"{entry.name} {mode}: {run.get('failed', 'no rate')}", file=sys.stderr)
+                why = run.get("failed", "its rate is not measured by one client")
+                print(f"{entry.name} {mode}: {why}", file=sys.stderr)
     return runs
 
 
