@@ -39,7 +39,7 @@ pub(crate) struct Wanted {
 enum Leaving {
     /// The connection has left; its pump has that key.
     Gone(u64, Travelling),
-    /// Bytes are on their way to the child, or the end of its own.
+    /// Bytes are on their way to the child, or the end of its direction to the peer.
     Later,
     NotNow,
 }

@@ -299,6 +299,16 @@ impl Post {
 }
 
 impl Charge {
+    /// `shared` for the child at the other end of `control`, which nobody watches yet.
+    pub(crate) fn child(control: OwnedFd, shared: Vec<Arc<Description>>) -> Charge {
+        let key = None;
+        Charge::Child {
+            control,
+            shared,
+            key,
+        }
+    }
+
     /// Refuses work because no steward can take it. A child gets ENOTCONN, the other end of a pair
     /// its end.
     pub(crate) fn refuse(self, lender: &dyn Lender) {

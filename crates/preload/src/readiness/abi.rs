@@ -159,7 +159,7 @@ pub unsafe fn ppoll_chk(
     unsafe { ppoll(fds, count, timeout, mask) }
 }
 
-/// No descriptor of ours is as high, unless there is no other room.
+/// From this number on a descriptor that is not known as ours is the program's.
 const BEHIND_OURS: c_int = OURS_USUALLY_FROM + 128;
 
 /// FD_SETSIZE.

@@ -106,12 +106,7 @@ impl Process {
         if let Some((control, childs)) = fork.control {
             drop(childs);
             let shared = fork.shared;
-            let key = None;
-            self.charge(Charge::Child {
-                control,
-                shared,
-                key,
-            });
+            self.charge(Charge::child(control, shared));
         }
     }
 

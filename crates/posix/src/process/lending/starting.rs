@@ -85,12 +85,7 @@ impl Process {
         if let Some((control, childs)) = fork.control.take() {
             controls.push(childs);
             let shared = std::mem::take(&mut fork.shared);
-            let key = None;
-            self.charge(Charge::Child {
-                control,
-                shared,
-                key,
-            });
+            self.charge(Charge::child(control, shared));
         }
         controls.extend(fork.branches.drain(..).map(|branch| branch.childs));
         for control in &controls {
