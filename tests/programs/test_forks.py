@@ -108,7 +108,7 @@ def children_of_a_program_with_busy_threads_use_all_its_sockets(world):
     program = world.folder / "forks_among_threads"
     source = PROGRAMS / "forks_among_threads.c"
     subprocess.run(["gcc", "-Wall", "-pthread", "-o", program, source], check=True)
-    started = world.stack(program, 500)
+    started = world.stack(program, 500, world.peer_address)
     until(lambda: not started.is_running(), 50, "all children have ended")
     assert "done" in started.output(), started.tail()
 

@@ -1,5 +1,6 @@
 /* Forks while other threads of the program use its sockets, and make and close others.
-   `forks_among_threads FORKS`: each child uses all sockets within ten seconds. Says `done`. */
+   `forks_among_threads FORKS PEER`: each child uses all sockets within ten seconds, and those that
+   are connected to PEER have that address in it too. Says `done`. */
 
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -14,6 +15,7 @@
 #define LIMIT_S 10
 
 static int socks[SOCKETS];
+static struct sockaddr_in peer = {.sin_family = AF_INET};
 
 static int use(int sock) {
     int type;
@@ -21,11 +23,21 @@ static int use(int sock) {
     return getsockopt(sock, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_DGRAM;
 }
 
+/* Every second one is connected. */
+static int is_as_made(int at) {
+    struct sockaddr_in found;
+    socklen_t length = sizeof found;
+    if (at % 2 == 0)
+        return use(socks[at]);
+    return getpeername(socks[at], (struct sockaddr *)&found, &length) == 0 &&
+           found.sin_addr.s_addr == peer.sin_addr.s_addr;
+}
+
 static void *use_all(void *nothing) {
     for (;;) {
         int fresh = socket(AF_INET, SOCK_DGRAM, 0);
         for (int at = 0; at < SOCKETS; at++)
-            if (!use(socks[at]))
+            if (!is_as_made(at))
                 exit(3);
         if (fresh < 0 || close(fresh) != 0)
             exit(4);
@@ -36,7 +48,7 @@ static void *use_all(void *nothing) {
 static int child(void) {
     alarm(LIMIT_S);
     for (int at = 0; at < SOCKETS; at++)
-        if (!use(socks[at]) || close(socks[at]) != 0)
+        if (!is_as_made(at) || close(socks[at]) != 0)
             return 5;
     int fresh = socket(AF_INET, SOCK_DGRAM, 0);
     return fresh >= 0 && use(fresh) ? 0 : 6;
@@ -45,12 +57,15 @@ static int child(void) {
 int main(int count, char **words) {
     struct sockaddr_in name = {.sin_family = AF_INET};
     pthread_t thread;
-    if (count != 2)
+    if (count != 3 || inet_pton(AF_INET, words[2], &peer.sin_addr) != 1)
         return 2;
+    peer.sin_port = htons(9);
     for (int at = 0; at < SOCKETS; at++) {
         socks[at] = socket(AF_INET, SOCK_DGRAM, 0);
         if (bind(socks[at], (struct sockaddr *)&name, sizeof name) != 0)
             return perror("bind"), 2;
+        if (at % 2 == 1 && connect(socks[at], (struct sockaddr *)&peer, sizeof peer) != 0)
+            return perror("connect"), 2;
     }
     for (int at = 0; at < THREADS; at++)
         if (pthread_create(&thread, NULL, use_all, NULL) != 0)

@@ -60,7 +60,7 @@ impl Process {
         order_sets(&mut held);
         for entry in &held {
             match entry {
-                Entry::Socket(socket) => socket.cold.hold(),
+                Entry::Socket(socket) => socket.hold(),
                 Entry::Set(set) => {
                     set.is_shared.store(true, Ordering::Relaxed);
                     set.inner.hold();
@@ -148,7 +148,7 @@ impl Process {
         let held = mem::take(&mut *self.held.lock());
         for entry in held.iter().filter(|entry| is_released(entry)) {
             match entry {
-                Entry::Socket(socket) => _ = socket.cold.release(),
+                Entry::Socket(socket) => socket.release(),
                 Entry::Set(set) => _ = set.inner.release(),
                 Entry::Routes(socket) => _ = socket.asked.release(),
             }

@@ -68,7 +68,7 @@ impl Parentage {
 
     /// Puts the child's description under all numbers of `old`, and into the sets that it is in.
     fn renew_socket(&self, table: &Table, old: &Arc<Description>, found: Option<i32>) {
-        old.cold.release();
+        old.release();
         let known = old.cold.try_lock();
         let known = known.map(|cold| (cold.numbers.clone(), cold.watches.clone()));
         // Another thread of the parent was inside: its state cannot be read any more.

@@ -300,6 +300,22 @@ impl Description {
         self.has_kernel() && self.cold.lock().numbers.is_empty()
     }
 
+    /// Locks, before a fork, what the child reads.
+    pub(crate) fn hold(&self) {
+        self.cold.hold();
+        if let Some(Decided::Dgram(dgram)) = self.decided() {
+            dgram.remote.hold();
+        }
+    }
+
+    /// Releases, in parent or child, what [`Description::hold`] locked.
+    pub(crate) fn release(&self) {
+        if let Some(Decided::Dgram(dgram)) = self.decided() {
+            dgram.remote.release();
+        }
+        self.cold.release();
+    }
+
     /// The port that datagrams without an address go to; 0 = there is none.
     pub(crate) fn connected_port(&self) -> u16 {
         let remote = match self.decided() {
