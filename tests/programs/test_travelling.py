@@ -1,8 +1,11 @@
 """Connections that go to another process in any state of theirs."""
 
 import contextlib
+import fcntl
 import hashlib
 import socket
+import struct
+import termios
 import time
 
 from harness import test
@@ -18,6 +21,9 @@ UP = {
     "shut": 100_000,
     "full": 20_000,
     "unread": MUCH + 50_000,
+    "over": 50_000,
+    "waited": 50_000,
+    "reset": 50_000,
     "plain": 50_000,
 }
 
@@ -53,6 +59,11 @@ def everything(sock):
     return bytes(data)
 
 
+def unacknowledged(sock):
+    count = fcntl.ioctl(sock, termios.TIOCOUTQ, b"\0" * 4)
+    return struct.unpack("i", count)[0]
+
+
 def all_arrived(server, down):
     """All that had been sent before the program shut this direction down."""
     assert f"goes on {len(down)} bytes" in server.output(), f"{len(down)}\n{server.tail()}"
@@ -63,9 +74,20 @@ def goes_on(world, who, state, port):
     up = data_of("up", UP[state])
     with connected(world, port, server) as sock:
         sock.sendall(f"{who} {state}\n".encode())
-        if state in ("fin", "both"):
+        if state in ("fin", "both", "over", "waited", "reset"):
+            if state == "waited":
+                down = everything(sock)
             sock.sendall(up)
-            sock.shutdown(socket.SHUT_WR)
+            if state == "reset":
+                assert sock.recv(4) == b"have"
+                until(lambda: unacknowledged(sock) == 0, 10, "it has come")
+                # A reset instead of a FIN.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                sock.close()
+            else:
+                sock.shutdown(socket.SHUT_WR)
+            if state == "over":
+                down = everything(sock)
         elif state == "unread":
             sock.sendall(up[:MUCH])
         until(lambda: "goes on" in server.output(), 20, f"{who} {state}\n{server.tail()}")
@@ -77,9 +99,12 @@ def goes_on(world, who, state, port):
             sock.sendall(up)
             sock.shutdown(socket.SHUT_WR)
             all_arrived(server, down)
-        elif state == "both":
-            down = everything(sock)
+        elif state in ("both", "over", "waited"):
+            if state == "both":
+                down = everything(sock)
             all_arrived(server, down)
+        elif state == "reset":
+            down = b""
         elif state == "full":
             expected = 9 * SIZE
             down = bytearray()
@@ -100,6 +125,9 @@ def goes_on(world, who, state, port):
     told = f"got {len(up)} {hashlib.sha256(up).hexdigest()}"
     until(lambda: told in server.output(), 10, f"{who} {state}: {told}\n{server.tail()}")
     assert "may be written" not in server.output(), f"{who} {state}"
+    # The kernel serves a confined program by an end of a pair, which tells of no reset.
+    is_told = state == "reset" and (who != "confined" or world.mode == "kernel")
+    assert ("was reset" in server.output()) == is_told, f"{who} {state}"
     server.stop()
 
 

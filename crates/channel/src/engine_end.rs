@@ -367,6 +367,13 @@ impl EngineEnd {
         }
     }
 
+    /// Returns the addresses of [`EngineEnd::set_addrs`], local and remote: the program may have
+    /// changed them.
+    pub fn addrs(&self, sock: SockId) -> Option<(SocketAddr, SocketAddr)> {
+        let cell = self.cell(sock.index)?;
+        Some((cell.local()?, cell.remote()?))
+    }
+
     pub fn set_sndbuf(&mut self, sock: SockId, bytes: u32) {
         if let Some(cell) = self.cell(sock.index) {
             cell.set_sndbuf(u64::from(bytes));

@@ -5,6 +5,15 @@
 //! is in a ring of the program's: between programs, the new one has put a copy into its own ring
 //! before it takes the connection; between threads, a connection moves only if there is none. The
 //! program opens a socket for it at the new engine, and closes the old one.
+//!
+//! A connection that both sides have ended, or that has failed, is in no stack any more: its unread
+//! bytes and its state move.
+
+mod form;
+
+pub(crate) use form::Carried;
+pub use form::carried_head;
+use form::{BYTES_MAX, Whereabouts};
 
 use std::net::SocketAddr;
 
@@ -21,78 +30,8 @@ use crate::environment::Environment;
 use crate::local::Interconnect;
 use crate::owners::Owner;
 
-/// Received bytes that go along at most: more than a receive buffer has by default.
-const BYTES_MAX: usize = 8 << 20;
-/// The first word of an image that goes to another process.
-const MAGIC: u64 = u64::from_le_bytes(*b"slipcon1");
 /// Most offers that have not been taken up.
 const OFFERS_MAX: usize = 1024;
-
-/// Bits of a socket's state that hold wherever it is.
-const CARRIED: [State; 6] = [
-    State::CONNECTED,
-    State::BOUND,
-    State::FIN,
-    State::RDHUP,
-    State::SHUT,
-    State::HUP,
-];
-/// A connection in one of these states does not move.
-const ENDED: [State; 2] = [State::ERR, State::CLOSED];
-
-/// One on its way.
-#[derive(Debug)]
-pub(crate) struct Carried {
-    image: ConnectionImage,
-    state: State,
-    bytes: Vec<u8>,
-}
-
-impl Carried {
-    /// For an engine of another process.
-    fn to_bytes(&self) -> Vec<u8> {
-        let bits = (0..)
-            .zip(CARRIED)
-            .filter(|(_, bit)| self.state.contains(*bit));
-        let bits: u64 = bits.map(|(at, _)| 1 << at).sum();
-        let mut all = Vec::with_capacity(16 + ConnectionImage::LEN + self.bytes.len());
-        all.extend(MAGIC.to_le_bytes());
-        all.extend(bits.to_le_bytes());
-        all.extend(self.image.to_bytes());
-        all.extend(&self.bytes);
-        all
-    }
-
-    /// `None`: these are no connection's bytes. The stack checks the image.
-    fn from_bytes(all: &[u8]) -> Option<Carried> {
-        let (magic, rest) = all.split_first_chunk()?;
-        let (bits, rest) = rest.split_first_chunk()?;
-        let (image, bytes) = rest.split_first_chunk()?;
-        let bits = u64::from_le_bytes(*bits);
-        let state = (0..).zip(CARRIED).filter(|(at, _)| bits >> at & 1 == 1);
-        let carried = Carried {
-            image: ConnectionImage::from_bytes(image),
-            state: state.fold(State::NONE, |all, (_, bit)| all | bit),
-            bytes: bytes.to_vec(),
-        };
-        (u64::from_le_bytes(*magic) == MAGIC && bytes.len() <= BYTES_MAX).then_some(carried)
-    }
-}
-
-/// Returns the part before the received bytes of a connection that does not come from another
-/// engine ([`slipstack_channel::Driver::carry_in`]).
-pub fn carried_head(image: ConnectionImage, has_fin: bool) -> Vec<u8> {
-    let end = match has_fin {
-        true => State::FIN | State::RDHUP,
-        false => State::NONE,
-    };
-    let carried = Carried {
-        image,
-        state: State::CONNECTED | State::BOUND | end,
-        bytes: Vec::new(),
-    };
-    carried.to_bytes()
-}
 
 impl Engine {
     /// The only program of an engine in a process.
@@ -119,12 +58,15 @@ impl Engine {
     ) -> Option<Box<Carried>> {
         let client = self.env.client(owner.client)?;
         let (socket, end) = client.find(owner.sock)?;
-        let Role::Stream(conn) = socket.role else {
-            return None;
-        };
         let state = socket.state;
-        let has_ended = ENDED.iter().any(|bit| state.contains(*bit));
-        if has_ended || socket.is_closing || !state.contains(State::CONNECTED) {
+        if socket.is_closing || !state.contains(State::CONNECTED) {
+            return None;
+        }
+        let Role::Stream(conn) = socket.role else {
+            // Threads share it where it is.
+            return upto.and_then(|_| self.take_ended_out(owner));
+        };
+        if state.intersects(State::ERR | State::CLOSED) {
             return None;
         }
         let sent = socket.send.look(end, owner.sock);
@@ -146,10 +88,30 @@ impl Engine {
         }
         self.env.counters.carried_out += 1;
         Some(Box::new(Carried {
-            image,
+            place: Whereabouts::Transit(Box::new(image)),
             state,
+            reason: None,
             bytes,
         }))
+    }
+
+    /// As [`Engine::take_out`], for a connection that is in no stack any more.
+    #[cold]
+    fn take_ended_out(&mut self, owner: Owner) -> Option<Box<Carried>> {
+        let (socket, end) = self.env.client(owner.client)?.find(owner.sock)?;
+        if socket.role != Role::None || !socket.state.contains(State::CLOSED) {
+            return None;
+        }
+        let (local, remote) = end.addrs(owner.sock)?;
+        socket.receive.look(end, owner.sock);
+        let carried = Carried {
+            place: Whereabouts::Nowhere(local, remote),
+            state: socket.state,
+            reason: socket.reason,
+            bytes: socket.receive.rest(end, owner.sock, BYTES_MAX)?,
+        };
+        self.env.counters.carried_out += 1;
+        Some(Box::new(carried))
     }
 
     /// Takes a connection in as a socket that the program has opened, or to which it comes back.
@@ -182,9 +144,16 @@ impl Engine {
         let Some((is_new, written)) = self.env.look_at_taker(owner) else {
             return Err(carried);
         };
+        let image = match &carried.place {
+            Whereabouts::Transit(image) => image,
+            Whereabouts::Nowhere(local, remote) => {
+                let ends = (*local, *remote);
+                return self.env.put_ended_in(owner, carried, is_new).map(|()| ends);
+            }
+        };
         let image = match is_new {
-            true => carried.image.renumbered(written),
-            false => Some(carried.image.clone()),
+            true => image.renumbered(written),
+            false => Some(ConnectionImage::clone(image)),
         };
         let Some(image) = image else {
             return Err(carried);
@@ -222,10 +191,7 @@ impl Engine {
             }
             client.list_holder(sock);
         }
-        let state = carried.state;
-        let bits = CARRIED.into_iter().filter(|bit| state.contains(*bit));
-        let bits = bits.fold(State::NONE, |all, bit| all | bit);
-        self.env.set_bits(owner, bits, State::NONE);
+        self.env.set_bits(owner, carried.bits(), State::NONE);
         self.env.counters.carried_in += 1;
         Ok(ends)
     }
@@ -249,32 +215,36 @@ impl Engine {
         self.commands(now);
         let owner = self.owner_of(sock)?;
         let carried = self.take_out(now, owner, u64::MAX, Some(upto))?;
-        if let Some(ends) = carried.image.endpoints() {
+        if let Some(ends) = carried.endpoints() {
             self.env.departed.begin(ends, now);
         }
         Some(carried.to_bytes())
     }
 
     /// As [`Engine::carry_in`], for the output of [`Engine::carry_off`] of this or another engine.
-    /// Returns both ends.
+    /// Returns both ends if its frames are to come here.
     pub(crate) fn carry_on(
         &mut self,
         now: Instant,
         sock: SockId,
         bytes: &[u8],
-    ) -> Option<(SocketAddr, SocketAddr)> {
+    ) -> Option<Option<(SocketAddr, SocketAddr)>> {
         let carried = Box::new(Carried::from_bytes(bytes)?);
+        let has_frames = carried.endpoints().is_some();
         let ends = self.carry_in(now, sock, carried).ok()?;
+        if !has_frames {
+            return Some(None);
+        }
         for (link, frame) in self.env.departed.come_back(ends) {
             self.on_local(now, link, &frame);
         }
         self.finish(now);
-        Some(ends)
+        Some(Some(ends))
     }
 
     /// Notes that the connection of [`Engine::carry_off`] is on the engine of `slot`.
     pub(crate) fn on_carried(&mut self, bytes: &[u8], slot: u16) {
-        let ends = Carried::from_bytes(bytes).and_then(|it| it.image.endpoints());
+        let ends = Carried::from_bytes(bytes).and_then(|it| it.endpoints());
         let (Some(ends), Some(interconnect)) = (ends, &self.env.local.interconnect) else {
             return;
         };
@@ -331,6 +301,37 @@ impl Environment {
         may_take.then(|| (is_new, socket.send.look(end, owner.sock).upto))
     }
 
+    /// Makes a new socket, or the one that it has left, one whose connection has ended.
+    #[cold]
+    fn put_ended_in(
+        &mut self,
+        owner: Owner,
+        carried: Box<Carried>,
+        is_new: bool,
+    ) -> Result<(), Box<Carried>> {
+        let Whereabouts::Nowhere(local, remote) = carried.place else {
+            return Err(carried);
+        };
+        if is_new && !self.store_carried(owner, &carried.bytes) {
+            return Err(carried);
+        }
+        if is_new
+            && let Some(client) = self.client(owner.client)
+            && let Some((socket, end)) = client.find(owner.sock)
+        {
+            end.set_addrs(owner.sock, Some(local), Some(remote));
+            let (upto, step) = (carried.bytes.len() as u64, socket.step);
+            socket.receive.publish(end, owner.sock, upto, step);
+            client.list_holder(owner.sock);
+        }
+        match carried.reason {
+            Some(reason) if is_new => self.fail(owner, reason, carried.bits()),
+            _ => self.set_bits(owner, carried.bits(), State::NONE),
+        }
+        self.counters.carried_in += 1;
+        Ok(())
+    }
+
     /// Puts the received bytes of a connection into the ring of the socket that is to have it.
     fn store_carried(&mut self, owner: Owner, bytes: &[u8]) -> bool {
         let found = self.client(owner.client);
@@ -339,28 +340,5 @@ impl Environment {
             socket.receive.store(end, owner.sock, 0, bytes)
         };
         bytes.is_empty() || found.is_some_and(store)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_that_moves_to_another_process_keeps_its_state() {
-        let carried = Carried {
-            image: ConnectionImage::from_bytes(&[7; ConnectionImage::LEN]),
-            state: State::CONNECTED | State::FIN,
-            bytes: b"received".to_vec(),
-        };
-        let bytes = carried.to_bytes();
-        let came = Carried::from_bytes(&bytes).unwrap();
-        assert_eq!(came.image, carried.image);
-        assert_eq!(came.state, carried.state);
-        assert_eq!(came.bytes, carried.bytes);
-        for len in 0..16 + ConnectionImage::LEN {
-            assert!(Carried::from_bytes(&bytes[..len]).is_none(), "{len}");
-        }
-        assert!(Carried::from_bytes(&[0; 1000]).is_none());
     }
 }

@@ -5,7 +5,9 @@ mod pair;
 use std::io::{IoSlice, IoSliceMut};
 
 use pair::World;
-use slipstack_channel::{Command, EngineEnd, ProgramEnd, Reply, SockId, SocketError, Transport};
+use slipstack_channel::{
+    CloseMode, Command, EngineEnd, ProgramEnd, Reason, Reply, SockId, SocketError, State, Transport,
+};
 
 const KEY: u128 = 1 << 100 | 7;
 
@@ -145,4 +147,40 @@ fn a_connection_stays_whose_program_has_written_more_than_the_other_one_has() {
     assert_eq!(two.claim(KEY), Ok(Reply::Done));
     let to = two.to.clone();
     two.exchange(&to);
+}
+
+fn shutdown(sock: SockId) -> Command {
+    let is_full = false;
+    Command::Shutdown { sock, is_full }
+}
+
+#[test]
+fn a_connection_that_has_ended_continues_as_its_unread_bytes_and_its_error() {
+    for is_reset in [false, true] {
+        let mut two = two();
+        let (from, to) = (two.from.clone(), two.to.clone());
+        two.exchange(&from);
+        let (peer, server) = (two.world.hosts[1].program.clone(), two.server);
+        peer.send(server, &[IoSlice::new(b"unread")], false);
+        two.world.settle(100_000_000);
+        match is_reset {
+            true => peer.close(server, CloseMode::Abort),
+            false => {
+                from.0.push(shutdown(from.1));
+                two.world.settle(100_000_000);
+                peer.push(shutdown(server));
+            }
+        }
+        two.world.settle(100_000_000);
+        assert!(from.0.state(from.1).contains(State::CLOSED), "{is_reset}");
+        assert_eq!(two.offer(), Ok(Reply::Done));
+        assert_eq!(two.claim(KEY), Err(SocketError::InvalidState), "a thread");
+        assert_eq!(two.offer_upto(Some(8)), Ok(Reply::Done));
+        assert_eq!(two.claim(KEY), Ok(Reply::Done));
+        assert_eq!(to.0.remote(to.1), from.0.remote(from.1));
+        assert!(to.0.state(to.1).contains(State::CLOSED | State::RDHUP));
+        two.receive(&to.0, to.1, b"unread");
+        let error = is_reset.then_some(Reason::Reset);
+        assert_eq!(to.0.take_error(to.1), error);
+    }
 }

@@ -6,7 +6,9 @@ maker had threads; `ended`: one whose maker a signal ends; `taker`: a child whic
 connection for a while and kills its maker; `confined`: this process with a filter for system calls.
 `fin`: the peer has shut its direction, and nothing of it has been read; `shut`: this side has shut
 its own direction; `both`: both; `full`: the peer takes no more; `unread`: much has come and has not
-been read; `plain`: none of these; `writing` (`threaded` alone): a thread of the maker's writes
+been read; `over`: both sides have ended, the peer first, and nothing has been read; `waited`: as
+`over`, this side first; `reset`: the peer has reset the connection, and nothing has been read;
+`plain`: none of these; `writing` (`threaded` alone): a thread of the maker's writes
 until its end."""
 
 import ctypes
@@ -24,6 +26,8 @@ import time
 
 SIZE = 300_000
 MUCH = 200_000
+# Bytes that are sent on a connection which ends then.
+ENDED = 20_000
 
 
 def data_of(name, size):
@@ -68,12 +72,23 @@ def send_until_full(sock):
 
 def bring_into(sock, state, waits=True):
     """Returns the number of bytes that have been sent."""
-    if not waits and state in ("fin", "both", "unread"):
+    if state in ("waited", "reset"):
+        sock.sendall(data_of("down", ENDED) if state == "waited" else b"have")
+    if state == "waited":
+        sock.shutdown(socket.SHUT_WR)
+    if not waits and state in ("fin", "both", "unread", "over", "waited", "reset"):
         time.sleep(0.3)
-    elif state in ("fin", "both"):
+    elif state in ("fin", "both", "over", "waited", "reset"):
         poll = select.poll()
         poll.register(sock, select.POLLRDHUP)
         assert poll.poll(10_000), "the end of the peer's direction"
+    if state == "over":
+        sock.sendall(data_of("down", ENDED))
+        sock.shutdown(socket.SHUT_WR)
+    if state in ("over", "waited"):
+        # The last acknowledgements.
+        time.sleep(0.1)
+        return ENDED
     if state in ("shut", "both"):
         sent = send_until_full(sock)
         sock.shutdown(socket.SHUT_WR)
@@ -108,10 +123,13 @@ def go_on(sock, state, sent, first=b""):
         # The peer reads before it writes.
         sock.sendall(data_of("down", 8 * SIZE + SIZE)[sent:])
     digest, count = hashlib.sha256(first), len(first)
-    while data := sock.recv(65536):
-        digest.update(data)
-        count += len(data)
-    if state in ("shut", "both"):
+    try:
+        while data := sock.recv(65536):
+            digest.update(data)
+            count += len(data)
+    except ConnectionResetError:
+        print("was reset", flush=True)
+    if state in ("shut", "both", "over", "waited", "reset"):
         try:
             sock.send(b"more")
             print("it may be written to", flush=True)

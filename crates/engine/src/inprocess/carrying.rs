@@ -51,8 +51,9 @@ impl Shared {
 
     pub(super) fn carry_on(&self, sock: SockId, connection: &[u8]) -> bool {
         let taken = self.with(|engine, now| {
-            let ends = engine.carry_on(now, sock, connection)?;
-            engine.steer_carried(ends);
+            if let Some(ends) = engine.carry_on(now, sock, connection)? {
+                engine.steer_carried(ends);
+            }
             Some(())
         });
         taken.flatten().is_some()

@@ -293,6 +293,12 @@ impl Stream {
         here.program().remote(here.sock()).ok_or(Errno::ENOTCONN)
     }
 
+    /// Returns the peer's address also if the connection has ended.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        let here = self.here();
+        here.program().remote(here.sock())
+    }
+
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         let here = self.here();
         here.program().local(here.sock())

@@ -10,10 +10,13 @@ use crate::attachment::Attachment;
 use crate::socket::Stream;
 use crate::socket::stream::{OPEN, SHUT_READ, SHUT_WRITE};
 
+/// The bit of [`Travelling`]'s shut directions by which the program has taken its error.
+const HAS_TAKEN_ERROR: u8 = 1 << 7;
+
 /// The parts from which the other process makes the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Travelling {
-    /// Directions that the program has shut down.
+    /// Directions that the program has shut down, and whether it has taken the error.
     shut: u8,
     /// Sent bytes that were not acknowledged when the connection left.
     unacked: Vec<u8>,
@@ -79,7 +82,12 @@ impl Travelling {
             }
             attachment.commands();
         }
-        stream.shut.store(self.shut, Ordering::SeqCst);
+        if self.shut & HAS_TAKEN_ERROR != 0 {
+            program.take_error(sock);
+        }
+        stream
+            .shut
+            .store(self.shut & !HAS_TAKEN_ERROR, Ordering::SeqCst);
         stream.repeat_end();
         Some(stream)
     }
@@ -91,10 +99,12 @@ impl Travelling {
 }
 
 impl Stream {
-    /// Whether it is a connection that has not failed.
+    /// Whether it is a connection, perhaps one that has ended, on an engine that is there.
     pub(crate) fn may_depart(&self) -> bool {
-        let seen = self.seen();
-        self.phase.load(Ordering::Relaxed) == OPEN && !seen.is_error() && !seen.is_closed()
+        let (here, seen) = (self.here(), self.seen());
+        let is_settled = !seen.is_error() || seen.is_closed();
+        let is_open = self.phase.load(Ordering::Relaxed) == OPEN;
+        is_open && is_settled && !here.attachment().is_dead()
     }
 
     /// Removes the connection. Returns `None` if it stays, as it does while threads write to it.
@@ -105,8 +115,14 @@ impl Stream {
         let (attachment, sock) = self.attachment_and_sock();
         let (unacked, upto) = attachment.program.copy_unacked(sock)?;
         let connection = attachment.carry_out(sock, upto)?;
+        let seen = self.seen();
+        let (unacked, has_taken) = match seen.is_closed() {
+            // What a peer has not acknowledged that has reset the connection is lost.
+            true => (Vec::new(), !seen.is_error()),
+            false => (unacked, false),
+        };
         Some(Travelling {
-            shut: self.shut.load(Ordering::SeqCst),
+            shut: self.shut.load(Ordering::SeqCst) | if has_taken { HAS_TAKEN_ERROR } else { 0 },
             unacked,
             unsent: Vec::new(),
             connection,

@@ -180,7 +180,7 @@ impl Lender for Process {
 
 pub(crate) fn names_of(ids: &Ids, socket: &Description) -> Names {
     let (local, remote) = match socket.decided() {
-        Some(Decided::Stream(stream)) => (stream.local(), stream.remote().ok()),
+        Some(Decided::Stream(stream)) => (stream.local(), stream.peer()),
         Some(Decided::Dgram(dgram)) => {
             let bound = socket.cold.lock().bound.map(|bound| bound.addr);
             (dgram.local().or(bound), *dgram.remote.lock())
