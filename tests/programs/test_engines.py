@@ -371,3 +371,69 @@ def kill_9_while_connections_move_between_threads_ends_them(world):
             with sock, contextlib.suppress(ConnectionResetError):
                 while sock.recv(100):
                     pass
+
+
+def ask_for_a_while(socks):
+    """Each is answered so often that it moves to an engine of its thread."""
+    for _ in range(20):
+        for sock in socks:
+            thread_of(sock)
+
+
+def close_all(socks):
+    for sock in socks:
+        sock.close()
+
+
+@test
+def engines_of_threads_that_have_ended_are_given_back(world):
+    server = started(world, "each", 0)
+    for _ in range(2):
+        socks = [world.connect(7000) for _ in range(8)]
+        ask_for_a_while(socks)
+        if world.mode == "inprocess":
+            assert engines(world, server) == 9
+        close_all(socks[1:])
+        if world.mode == "inprocess":
+            until(lambda: engines(world, server) == 2, 20, "two engines")
+        assert ask(socks[0], b"x" * 30_000 + b"\n") == b"x" * 30_000 + b"\n"
+        socks[0].close()
+    if world.mode == "inprocess":
+        until(lambda: engines(world, server) == 1, 20, "one engine")
+    assert sum(check_one_thread_per_connection(world, 12).values()) == 12
+
+
+@test
+def threads_come_and_go_fifty_times(world):
+    """Some of them as an engine without a thread is given back."""
+    server = started(world, "each", 0)
+    dice = random.Random(5)
+    text = b"x" * 30_000 + b"\n"
+    most = 0
+    for number in range(50):
+        socks = [world.connect(7000) for _ in range(dice.randrange(1, 6))]
+        ask_for_a_while(socks)
+        for sock in socks:
+            assert ask(sock, text) == text
+        if world.mode == "inprocess":
+            most = max(most, engines(world, server))
+        close_all(socks)
+        if number % 4 == 0:
+            time.sleep(dice.uniform(0.9, 1.2))
+    if world.mode == "inprocess":
+        assert 2 < most < 8, most
+        until(lambda: engines(world, server) == 1, 20, "one engine")
+    assert server.is_running(), server.tail()
+
+
+@test(modes=("inprocess",))
+def programs_whose_threads_have_ended_leave_their_slots_to_others(world):
+    servers = []
+    for port in (7000, 7001, 7002):
+        servers.append(started(world, "each", 0, port=port))
+        socks = [world.connect(port) for _ in range(8)]
+        ask_for_a_while(socks)
+        assert engines(world, servers[-1]) == 9
+        close_all(socks)
+        until(lambda: engines(world, servers[-1]) == 1, 20, "one engine")
+    assert [engines(world, server) for server in servers] == [1, 1, 1]

@@ -2,6 +2,7 @@
 the same two ends."""
 
 import contextlib
+import json
 import socket
 import struct
 
@@ -97,7 +98,11 @@ def use(world, wire, port=0):
         sock.connect((world.address, PORT))
         client = sock.getsockname()
         assert sock.recv(10) == b"hello" and sock.recv(10) == b""
-    server = (world.address, PORT)
+    return last_end(wire, client, (world.address, PORT))
+
+
+def last_end(wire, client, server):
+    """As `use`, of a connection that has ended."""
     flags = 0
     while not flags & FIN:
         frame, flags, seq, _ = wire.next(client, server)
@@ -145,6 +150,38 @@ def the_two_ends_of_an_outlived_time_wait_are_used_again(world):
             assert flags & RST == 0, f"flags {flags:#x}"
         end(world, server)
         is_acknowledged(wire, *last)
+
+
+@test
+def time_wait_outlives_an_engine_that_its_program_gives_back(world):
+    """The thread that closes first has had an engine of its own."""
+    if world.mode == "kernel":
+        world.stack_ns.sysctl("net.ipv4.tcp_rfc1337", 1)
+    server = world.stack(*world.program("engines.py"), "each", PORT, 0)
+    world.wait_port(PORT, process=server)
+
+    def engines():
+        (report,) = json.loads(world.admin("status", "--json").finish())
+        return len(report["engines"])
+
+    with contextlib.closing(Wire(world)) as wire:
+        sock = world.connect(PORT)
+        with sock:
+            client = sock.getsockname()
+
+            def is_answered_by_two_engines():
+                sock.sendall(b"who\n")
+                assert sock.recv(100)
+                return world.mode != "inprocess" or engines() == 2
+
+            until(is_answered_by_two_engines, 10, "two engines")
+            sock.sendall(b"bye\n")
+            assert sock.recv(100) == b""
+        ended = last_end(wire, client, (world.address, PORT))
+        is_acknowledged(wire, *ended)
+        if world.mode == "inprocess":
+            until(lambda: engines() == 1, 20, "one engine")
+        is_acknowledged(wire, *ended)
 
 
 ENDS_FIRST = """

@@ -80,7 +80,9 @@ struct State {
     welcome: Option<Welcome>,
     /// Asks for the policy before there is an engine.
     first_peer: Option<FirstPeer>,
-    links: Vec<Arc<KeeperClient>>,
+    /// The connection of the first engine.
+    link: Option<Arc<KeeperClient>>,
+    further_engines: Vec<FurtherEngine>,
     /// A copy of the connection to the instance, for reports.
     instance: Option<ControlSocket>,
     /// The number of the instance that the first engine uses.
@@ -89,8 +91,28 @@ struct State {
     further: usize,
     /// For the next instance of each name, by its number.
     tickets: HashMap<usize, OwnedFd>,
-    /// Descriptors of the engine's slot: its queue, and the claim that it is in use.
+    /// Descriptors of the first engine's slot: its queue, and the claim that it is in use.
     held: Vec<RawFd>,
+}
+
+/// An engine beside the first.
+struct FurtherEngine {
+    slot: Option<u16>,
+    link: Arc<KeeperClient>,
+    /// As [`State::held`].
+    held: Vec<RawFd>,
+}
+
+impl State {
+    fn links(&self) -> impl Iterator<Item = &Arc<KeeperClient>> {
+        let further = self.further_engines.iter().map(|it| &it.link);
+        self.link.iter().chain(further)
+    }
+
+    fn held(&self) -> impl Iterator<Item = RawFd> {
+        let further = self.further_engines.iter().flat_map(|it| &it.held);
+        self.held.iter().chain(further).copied()
+    }
 }
 
 enum FirstPeer {
@@ -150,19 +172,17 @@ impl Client {
             socket.send(request, &[])?;
             Ok::<_, Error>(socket.receive::<Reply>(ANSWER_MS)?.0)
         };
-        Ok(
-            match (&state.first_peer, state.links.first(), &state.instance) {
-                (Some(FirstPeer::Keeper(link)), ..) => link.ask(request, &[])?.0,
-                (_, Some(link), _) => link.ask(request, &[])?.0,
-                (Some(FirstPeer::Instance(socket)), ..) | (_, _, Some(socket)) => ask(socket)?,
-                // A child that has not needed the stack yet.
-                (None, None, None) => {
-                    state.welcome = None;
-                    self.welcome(state)?;
-                    return self.ask(state, request);
-                }
-            },
-        )
+        Ok(match (&state.first_peer, &state.link, &state.instance) {
+            (Some(FirstPeer::Keeper(link)), ..) => link.ask(request, &[])?.0,
+            (_, Some(link), _) => link.ask(request, &[])?.0,
+            (Some(FirstPeer::Instance(socket)), ..) | (_, _, Some(socket)) => ask(socket)?,
+            // A child that has not needed the stack yet.
+            (None, None, None) => {
+                state.welcome = None;
+                self.welcome(state)?;
+                return self.ask(state, request);
+            }
+        })
     }
 
     /// Another identity of this program, named after a thread.
@@ -240,7 +260,8 @@ impl Client {
             }
         };
         // A former engine of this process, if there was one, has been given up.
-        state.links = vec![link];
+        state.link = Some(link);
+        state.further_engines.clear();
         state.held = held;
         Ok(attachment)
     }
@@ -253,8 +274,10 @@ impl Client {
     ) -> Result<EngineHandle, Error> {
         let link = Arc::new(self.open_link(state, &self.identity_of_thread(thread))?);
         let (attachment, held) = self.assemble(&link, thread)?;
-        state.links.push(link);
-        state.held.extend(held);
+        let slot = attachment.driver.slot();
+        state
+            .further_engines
+            .push(FurtherEngine { slot, link, held });
         Ok(attachment)
     }
 
@@ -416,6 +439,12 @@ impl Attach for Client {
         }
     }
 
+    fn on_given_back(&self, slot: u16) {
+        let mut state = self.state().lock();
+        let engines = &mut state.further_engines;
+        engines.retain(|it| it.slot != Some(slot));
+    }
+
     fn engines_max(&self) -> usize {
         match (self.has_instances(), self.settings.thread_engines) {
             (true, 0) => CHANNELS,
@@ -503,11 +532,11 @@ impl Attach for Client {
         // their devices, whose open descriptors would outlive the engine.
         let (welcome, (place, tickets), held) = match parent.try_lock() {
             Some(mut state) => {
-                let links = std::mem::take(&mut state.links);
-                links.into_iter().for_each(std::mem::forget);
+                let held = state.held().collect();
+                std::mem::forget(state.link.take());
+                std::mem::forget(std::mem::take(&mut state.further_engines));
                 state.first_peer = None;
                 state.instance = None;
-                let held = std::mem::take(&mut state.held);
                 let tickets = (state.place, std::mem::take(&mut state.tickets));
                 (state.welcome.take(), tickets, held)
             }
@@ -530,8 +559,8 @@ impl Attach for Client {
     fn descriptors(&self) -> Vec<RawFd> {
         let mut fds: Vec<RawFd> = self.settings.control_fds.clone();
         if let Some(state) = self.state().try_lock() {
-            fds.extend(state.links.iter().flat_map(|link| link.descriptors()));
-            fds.extend(&state.held);
+            fds.extend(state.links().flat_map(|link| link.descriptors()));
+            fds.extend(state.held());
             fds.extend(state.tickets.values().map(AsRawFd::as_raw_fd));
             let instance = state.instance.iter();
             fds.extend(instance.map(|socket| socket.as_fd().as_raw_fd()));
@@ -555,7 +584,7 @@ impl Attach for Client {
             let _ = socket.receive::<Reply>(ANSWER_MS);
         };
         // If this fails, only `why` knows less.
-        match (state.links.first(), &state.instance, &state.first_peer) {
+        match (&state.link, &state.instance, &state.first_peer) {
             (Some(link), ..) => _ = link.register_report(copy),
             (None, Some(instance), _) => to_instance(instance),
             (None, None, Some(FirstPeer::Instance(socket))) => to_instance(socket),

@@ -79,6 +79,9 @@ pub trait Attach: Send + Sync {
         })
     }
 
+    /// The process has given the engine of this slot back, one of [`Attach::attach_another`].
+    fn on_given_back(&self, _slot: u16) {}
+
     /// Number of engines that the threads of this process may have together.
     fn engines_max(&self) -> usize {
         1

@@ -73,6 +73,16 @@ pub trait Driver: Send + Sync {
     /// program has seen. Set once.
     fn set_on_unseen_events(&self, _call: Box<dyn Fn() + Send + Sync>) {}
 
+    /// Sets the function that the stand-in calls, on its own thread, now and then while no thread
+    /// of the program drives the engine: it may end the session. Set once.
+    fn set_on_unused(&self, _call: Box<dyn Fn() + Send + Sync>) {}
+
+    /// Returns whether the engine has no sockets and no connections, except those in TIME-WAIT,
+    /// which the keeper takes over.
+    fn has_nothing_left(&self) -> bool {
+        false
+    }
+
     /// Arms the wake-ups before blocking. Returns `None` if there is an event already: do not
     /// sleep. Every `Some` is followed by one [`Driver::finish_wait`]. A nap of up to `nap_ns_max`
     /// is allowed; 0 = none. `now_ns`: the clock when the caller last read it.

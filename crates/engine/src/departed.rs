@@ -65,6 +65,12 @@ impl Departed {
         });
     }
 
+    /// Returns whether frames of a connection that has left may still arrive here.
+    pub(crate) fn is_any(&self, now: Instant) -> bool {
+        let is_fresh = |it: &Departure| now.0.saturating_sub(it.at.0) < LIFE_NS;
+        self.flows.back().is_some_and(is_fresh)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.flows.is_empty()
     }

@@ -52,6 +52,19 @@ impl Engine {
         }
     }
 
+    /// Returns whether the engine may end at once: it has no socket, no connection but those in
+    /// TIME-WAIT, no frame that waits for a neighbour, and forwards none to other engines.
+    pub fn has_nothing_left(&mut self, now: Instant) -> bool {
+        let ids = self.env.client_ids();
+        let has_sockets = ids
+            .into_iter()
+            .any(|id| self.env.client(id).is_some_and(|client| client.live > 0));
+        !has_sockets
+            && !self.env.departed.is_any(now)
+            && !self.stack.holds_frames()
+            && self.stack.tcp_connections().is_empty()
+    }
+
     /// Closes every socket of a client. Connections that it has not accepted come before their
     /// listeners: they go with those to others.
     fn close_all(&mut self, now: Instant, id: ClientId, mode: CloseMode) {

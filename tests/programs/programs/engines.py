@@ -6,7 +6,8 @@ dies: of two threads for each listener the first ends after its first connection
 on with its set.
 forks: while the threads wait, children are forked, one for each line that says `fork`.
 hands: one thread accepts, the others serve.
-each: one thread accepts and starts a thread for each connection, in which it blocks.
+each: one thread accepts and starts a thread for each connection, in which it blocks, until the
+peer's end or the line `bye`.
 polls: the same, with poll() before each call."""
 
 import os
@@ -140,6 +141,8 @@ def each(port, threads, waits=None):
                     waits(sock)
                 text += sock.recv(65536, socket.MSG_DONTWAIT if waits else 0)
                 if not text:
+                    return
+                if text == b"bye\n":
                     return
                 if text == b"end\n":
                     # Another thread ends the stream while this one waits.

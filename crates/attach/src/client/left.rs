@@ -41,7 +41,7 @@ impl Client {
         state: &mut State,
         request: &Request,
     ) -> Result<(Reply, Vec<OwnedFd>), Error> {
-        if let Some(link) = state.links.first() {
+        if let Some(link) = &state.link {
             return link.ask(request, &[]);
         }
         let link = match state.first_peer.take() {

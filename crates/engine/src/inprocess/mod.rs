@@ -64,6 +64,8 @@ struct Shared {
     is_asked: AtomicBool,
     /// [`Driver::set_on_unseen_events`].
     on_unseen_events: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// [`Driver::set_on_unused`].
+    on_unused: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl InProcess {
@@ -92,6 +94,7 @@ impl InProcess {
             is_over: AtomicBool::new(false),
             is_asked: AtomicBool::new(false),
             on_unseen_events: OnceLock::new(),
+            on_unused: OnceLock::new(),
         });
         let ticker = match Ticker::start(Arc::clone(&shared)) {
             Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => return Err(error),
@@ -336,6 +339,15 @@ impl Driver for InProcess {
         let _ = self.shared.on_unseen_events.set(call);
     }
 
+    fn set_on_unused(&self, call: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.shared.on_unused.set(call);
+    }
+
+    fn has_nothing_left(&self) -> bool {
+        let engine = self.shared.engine.try_lock();
+        engine.is_some_and(|mut engine| engine.has_nothing_left(Instant(now_ns())))
+    }
+
     fn wake_waiters(&self) {
         self.shared.bell.ring();
     }
@@ -385,7 +397,7 @@ impl Drop for InProcess {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
         if let Some(ticker) = self.ticker.take() {
-            ticker.join();
+            ticker.end();
         }
     }
 }

@@ -11,12 +11,13 @@
 //! The ticker also watches the control connection, so that the loss of the keeper costs nothing to
 //! notice.
 
+use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use slipstack_mem::thread::{Quiet, spawn_quiet};
+use slipstack_mem::thread::{Quiet, spawn_quiet, thread_id};
 use slipstack_mem::{Descriptor, Doorbell, now_ns};
 
 use super::Shared;
@@ -27,6 +28,12 @@ const TICK_NS: u64 = 4_000_000;
 const RETRY_NS: u64 = 200_000;
 /// Looks in a row that find the program waiting before the ticker parks.
 const PARK_AFTER: u32 = 250;
+
+/// Time without a turn of the program's after which an engine may be without use.
+const UNUSED_NS: u64 = 1_000_000_000;
+/// The longest pause between looks whether it is: one that is used but not driven is asked less
+/// and less often.
+const LOOK_NS_MAX: u64 = 64_000_000_000;
 
 /// Whether the ticker sleeps until it is called.
 #[derive(Debug, Default)]
@@ -57,6 +64,8 @@ impl Parking {
 
 pub(super) struct Ticker {
     handle: Quiet,
+    /// The kernel's id of the thread.
+    thread: Arc<AtomicU32>,
     bell: Doorbell,
     parking: Arc<Parking>,
 }
@@ -65,14 +74,21 @@ impl Ticker {
     pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<Ticker> {
         let bell = Doorbell::new()?;
         let parking = Arc::new(Parking::default());
+        let thread = Arc::new(AtomicU32::new(0));
         let watch = Watch {
             shared,
             bell: bell.clone(),
             parking: Arc::clone(&parking),
+            looks: Cell::default(),
         };
-        let handle = spawn_quiet("slipstack-tick", move || watch.run())?;
+        let own = Arc::clone(&thread);
+        let handle = spawn_quiet("slipstack-tick", move || {
+            own.store(thread_id(), Ordering::Relaxed);
+            watch.run();
+        })?;
         Ok(Ticker {
             handle,
+            thread,
             bell,
             parking,
         })
@@ -89,9 +105,35 @@ impl Ticker {
         self.bell.raw_fd()
     }
 
-    pub(super) fn join(self) {
+    /// Waits for its end, unless this is the ticker itself, which has given the engine back.
+    pub(super) fn end(self) {
         self.bell.ring();
-        self.handle.join();
+        if self.thread.load(Ordering::Relaxed) != thread_id() {
+            self.handle.join();
+        }
+    }
+}
+
+/// Looks whether an engine that no thread drives is used at all.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looks {
+    /// Time of the next; 0 = there has been none.
+    next_ns: u64,
+    pause_ns: u64,
+}
+
+impl Looks {
+    /// The looks at this time, and whether one is due.
+    fn at(self, now_ns: u64) -> (Looks, bool) {
+        if self.next_ns != 0 && now_ns < self.next_ns {
+            return (self, false);
+        }
+        let pause_ns = (2 * self.pause_ns).clamp(UNUSED_NS, LOOK_NS_MAX);
+        let looks = Looks {
+            next_ns: now_ns + pause_ns,
+            pause_ns,
+        };
+        (looks, self.next_ns != 0)
     }
 }
 
@@ -114,6 +156,7 @@ struct Watch {
     shared: Arc<Shared>,
     bell: Doorbell,
     parking: Arc<Parking>,
+    looks: Cell<Looks>,
 }
 
 impl Watch {
@@ -173,9 +216,11 @@ impl Watch {
     /// One turn in the program's place, then sleep until there is more to do.
     fn stand_in(&self) -> Mode {
         if self.shared.sleepers.is_any() {
+            self.looks.take();
             return Mode::TICKING;
         }
         if let timed @ Mode::Timed { .. } = self.mode_of_age() {
+            self.looks.take();
             return timed;
         }
         let Some(mut engine) = self.shared.engine.try_lock() else {
@@ -208,10 +253,30 @@ impl Watch {
         if is_busy {
             return Mode::Away;
         }
-        let timeout_ns = deadline.map(|at| at.0.saturating_sub(now_ns()));
+        let look_ns = self.look_for_use();
+        if self.shared.is_over() {
+            return Mode::Away;
+        }
+        let now = now_ns();
+        let until_ns = deadline.map_or(look_ns, |at| at.0.min(look_ns));
+        let timeout_ns = (until_ns != u64::MAX).then(|| until_ns.saturating_sub(now));
         self.sleep(timeout_ns, Some(device));
         self.shared.ticker_until.store(0, Ordering::Release);
         Mode::Away
+    }
+
+    /// Tells the program, now and then, that none of its threads drives the engine, which it may
+    /// end. Returns the time of the next such look.
+    fn look_for_use(&self) -> u64 {
+        let Some(on_unused) = self.shared.on_unused.get() else {
+            return u64::MAX;
+        };
+        let (looks, is_due) = self.looks.get().at(now_ns());
+        self.looks.set(looks);
+        if is_due {
+            on_unused();
+        }
+        looks.next_ns
     }
 
     /// Sleeps on the control connection and the ticker's bell, and while the program is away also
@@ -258,6 +323,17 @@ impl Watch {
 mod tests {
     use super::super::asleep::Asleep;
     use super::*;
+
+    #[test]
+    fn an_engine_that_is_used_but_not_driven_is_looked_at_less_and_less_often() {
+        let (mut looks, mut dues) = (Looks::default(), Vec::new());
+        for second in 1..=300 {
+            let is_due;
+            (looks, is_due) = looks.at(second * UNUSED_NS);
+            dues.extend(is_due.then_some(second));
+        }
+        assert_eq!(dues, [2, 4, 8, 16, 32, 64, 128, 192, 256]);
+    }
 
     #[test]
     fn a_program_that_blocks_while_the_ticker_parks_is_noticed_or_wakes_it() {

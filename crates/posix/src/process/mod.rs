@@ -113,12 +113,12 @@ impl Process {
         let kernel: Arc<dyn Kernel> = kernel.into();
         let settings = Arc::new(settings);
         let log = Arc::new(Log::new(Arc::clone(&kernel), settings.verbosity));
-        let engines = Arc::new(Engines::new(
+        let engines = Engines::new(
             Arc::clone(&kernel),
             attach,
             Arc::clone(&settings),
             Arc::clone(&log),
-        ));
+        );
         Process {
             kernel,
             log,

@@ -10,8 +10,8 @@
 //! that drive those notify it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use slipstack_mem::Lock;
 
@@ -85,6 +85,17 @@ impl All {
     fn users(&self) -> usize {
         let users = self.engines.iter().map(|engine| engine.users);
         (self.on_first + users.sum::<u32>()) as usize
+    }
+
+    /// The position of that engine, if nothing of the program is on it and nothing refers to it.
+    fn find_unused(&self, it: &Weak<Attachment>) -> Option<usize> {
+        let is_unused = |engine: &Engine| {
+            std::ptr::eq(Arc::as_ptr(&engine.attachment), it.as_ptr())
+                && engine.users == 0
+                && Arc::strong_count(&engine.attachment) == 1
+                && engine.attachment.driver.has_nothing_left()
+        };
+        self.engines.iter().position(is_unused)
     }
 
     fn emptiest(&self) -> Option<(u32, u32)> {
@@ -208,6 +219,21 @@ impl Homes {
         let all = self.all.lock();
         let unused = all.engines.iter().find(|engine| engine.users == 0)?;
         Some((unused.number, Arc::clone(&unused.attachment)))
+    }
+
+    /// Returns whether [`Homes::take_unused`] would take the engine out.
+    pub(crate) fn is_unused(&self, it: &Weak<Attachment>) -> bool {
+        !self.is_crowded() && self.all.lock().find_unused(it).is_some()
+    }
+
+    /// Takes an engine out that nothing of the program is on and that nothing refers to.
+    pub(crate) fn take_unused(&self, it: &Weak<Attachment>) -> Option<Arc<Attachment>> {
+        let mut all = self.all.lock();
+        let at = all.find_unused(it).filter(|_| !self.is_crowded())?;
+        let engine = all.engines.remove(at);
+        all.threads.retain(|_, number| *number != engine.number);
+        all.refused_ns = 0;
+        Some(engine.attachment)
     }
 
     /// The engine beside the first with this number.

@@ -6,12 +6,13 @@ mod crowd;
 mod homes;
 mod listeners;
 mod remote_members;
+mod retiring;
 mod settling;
 mod sole_waits;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use slipstack_channel::{Attach, AttachError, LogLevel, Placement, Rule};
 use slipstack_mem::Lock;
@@ -38,6 +39,7 @@ const LAST_FRAMES_NS: u64 = 100_000_000;
 
 /// The engines of one process.
 pub(crate) struct Engines {
+    itself: Weak<Engines>,
     kernel: Arc<dyn Kernel>,
     pub(crate) attach: Arc<dyn Attach>,
     settings: Arc<Settings>,
@@ -65,8 +67,9 @@ impl Engines {
         attach: Arc<dyn Attach>,
         settings: Arc<Settings>,
         log: Arc<Log>,
-    ) -> Engines {
-        Engines {
+    ) -> Arc<Engines> {
+        Arc::new_cyclic(|itself| Engines {
+            itself: Weak::clone(itself),
             kernel,
             attach,
             station: Arc::new(new_station(&settings)),
@@ -79,7 +82,7 @@ impl Engines {
             absence: Absence::default(),
             trouble: Lock::new(None),
             is_forked: AtomicBool::new(false),
-        }
+        })
     }
 
     /// The first engine, if there is one.
@@ -224,6 +227,7 @@ impl Engines {
         let attachment = Arc::new(Attachment::new(attachment, station));
         self.log.say(LogLevel::Info, &attachment.describe);
         self.equip(&attachment);
+        self.give_back_unused(&attachment);
         self.take_core(&attachment);
         Some(self.homes.add(attachment))
     }

@@ -1,0 +1,45 @@
+//! Engines beside the first that are given back: nothing of the program is on them.
+//!
+//! The stand-in of an engine that no thread has driven for a second looks. A thread that comes
+//! until then takes the engine at once ([`Homes::find_unused`]). Nothing refers to an engine that
+//! is given back, so that no thread can be about to open a socket there.
+//!
+//! [`Homes::find_unused`]: super::homes::Homes::find_unused
+
+use std::sync::{Arc, Weak};
+
+use crate::attachment::Attachment;
+use crate::process::engines::Engines;
+
+impl Engines {
+    /// Has the engine given back once it is without use.
+    pub(super) fn give_back_unused(&self, attachment: &Arc<Attachment>) {
+        let engines = Weak::clone(&self.itself);
+        let it = Arc::downgrade(attachment);
+        attachment.driver.set_on_unused(Box::new(move || {
+            if let Some(engines) = engines.upgrade() {
+                engines.on_unused(&it);
+            }
+        }));
+    }
+
+    /// No thread has driven the engine for a while. Runs on its stand-in.
+    fn on_unused(&self, it: &Weak<Attachment>) {
+        if !self.homes.is_unused(it) {
+            return;
+        }
+        // A thread that attaches may be about to take it, and a process that forks waits until its
+        // descriptors are closed. Nobody waits for this stand-in.
+        let _turn = self.attaching.lock();
+        let Some(attachment) = self.homes.take_unused(it) else {
+            return;
+        };
+        self.kernel.begin_call();
+        attachment.end_session(self.kernel.now_ns());
+        if let Some(slot) = attachment.driver.slot() {
+            self.attach.on_given_back(slot);
+        }
+        drop(attachment);
+        self.kernel.end_call();
+    }
+}
