@@ -6,6 +6,7 @@
 
 mod answers;
 mod batch;
+mod credit;
 mod lead;
 mod look;
 mod looks;

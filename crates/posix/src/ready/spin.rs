@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use slipstack_channel::{Heuristics, Rule, Spin};
 
-/// A sleep and its wake-up cost up to this on one machine (65 µs there and back between cores), so
-/// spinning longer cannot pay.
-const SPIN_NS_MAX: u64 = 50_000;
+use super::credit::{Credit, SLEEP_COST_NS};
+
+/// Longest spin.
+const SPIN_NS_MAX: u64 = SLEEP_COST_NS;
 /// Nanoseconds that a wait spins at least, so that a change for the better is noticed.
 const SPIN_NS_MIN: u64 = 1_000;
 
@@ -18,6 +19,7 @@ pub(crate) struct Spinner {
     /// Time for which frames gather while spinning is off.
     gather_ns: u64,
     budget_ns: AtomicU64,
+    credit: Credit,
 }
 
 impl Spinner {
@@ -30,12 +32,14 @@ impl Spinner {
                 false => 0,
             },
             budget_ns: AtomicU64::new(SPIN_NS_MAX),
+            credit: Credit::new(),
         }
     }
 
     pub(crate) fn budget_ns(&self) -> u64 {
         match self.policy {
             Spin::Adaptive if !self.rules.has(Rule::Spin) => 0,
+            Spin::Adaptive if self.credit.is_used_up() => 0,
             Spin::Adaptive => self.budget_ns.load(Ordering::Relaxed),
             Spin::FixedUs(us) => u64::from(us) * 1_000,
         }
@@ -58,14 +62,16 @@ impl Spinner {
 
     /// Records an event that arrived while spinning: it pays off.
     pub(crate) fn on_hit(&self) {
+        self.credit.on_hit();
         let budget = self.budget_ns.load(Ordering::Relaxed);
         self.budget_ns
             .store((budget * 2).min(SPIN_NS_MAX), Ordering::Relaxed);
     }
 
-    /// Records a sleep of `slept_ns` after spinning without success. A short sleep would have been
-    /// a hit with a larger budget.
-    pub(crate) fn on_sleep(&self, slept_ns: u64) {
+    /// Records a sleep of `slept_ns` after spinning for `spun_ns` without success. A short sleep
+    /// might have been a hit with a larger budget.
+    pub(crate) fn on_sleep(&self, spun_ns: u64, slept_ns: u64) {
+        self.credit.on_sleep(spun_ns);
         let budget = self.budget_ns.load(Ordering::Relaxed);
         let next = if slept_ns < SPIN_NS_MAX {
             (budget * 2).min(SPIN_NS_MAX)
@@ -159,13 +165,27 @@ mod tests {
     fn long_sleeps_end_the_spinning_and_short_ones_bring_it_back() {
         let spin = Spinner::new(Spin::Adaptive, 100, Heuristics::default());
         for _ in 0..20 {
-            spin.on_sleep(10_000_000);
+            spin.on_sleep(0, 10_000_000);
         }
         assert_eq!(spin.budget_ns(), SPIN_NS_MIN);
         for _ in 0..20 {
-            spin.on_sleep(5_000);
+            spin.on_sleep(0, 5_000);
         }
         assert_eq!(spin.budget_ns(), SPIN_NS_MAX);
+    }
+
+    /// A peer on the same processor answers 25 µs after the thread has gone to sleep, for however
+    /// long that has spun.
+    #[test]
+    fn a_thread_that_the_peer_waits_for_does_not_spin() {
+        let spin = Spinner::new(Spin::Adaptive, 100, Heuristics::default());
+        let mut spun_ns = 0;
+        for _ in 0..10_000 {
+            let budget_ns = spin.budget_ns();
+            spin.on_sleep(budget_ns, 25_000);
+            spun_ns += budget_ns;
+        }
+        assert!(spun_ns < 10_000 * 1_000, "{spun_ns} ns");
     }
 
     #[test]
@@ -202,7 +222,7 @@ mod tests {
     #[test]
     fn a_fixed_policy_stays_fixed() {
         let spin = Spinner::new(Spin::FixedUs(7), 100, Heuristics::default());
-        spin.on_sleep(1);
+        spin.on_sleep(7_000, 1);
         spin.on_hit();
         assert_eq!(spin.budget_ns(), 7_000);
     }
