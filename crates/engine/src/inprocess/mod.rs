@@ -7,6 +7,7 @@ mod asleep;
 mod carrying;
 mod length;
 mod nap;
+mod pace;
 mod ticker;
 
 use std::any::Any;

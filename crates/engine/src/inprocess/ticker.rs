@@ -1,12 +1,13 @@
-//! The stand-in for a program that is away: ACKs leave within 8 ms, and retransmissions and
-//! keep-alives go on while the program computes or sleeps.
+//! The stand-in for a program that is away: ACKs leave within 8 ms (20 ms at first if the program
+//! has always been prompt), and retransmissions and keep-alives go on while the program computes or
+//! sleeps.
 //!
 //! The thread is in one of three modes and is never woken per request:
 //!
-//! - **timed**: checks 4 ms after the program's last turn whether there was another one;
+//! - **timed**: checks whether there was a turn in the last 4 ms, as often as [`Pace`] says;
 //! - **away**: the program's last turn is too old; the thread sleeps on the device and runs the
 //!   turns itself, until the program is seen driving again;
-//! - **parked**: the program has been waiting in our calls (and so driving) for a second.
+//! - **parked**: the program stays in one and the same wait (and so drives).
 //!
 //! The ticker also watches the control connection, so that the loss of the keeper costs nothing to
 //! notice.
@@ -21,13 +22,10 @@ use slipstack_mem::thread::{Quiet, spawn_quiet, thread_id};
 use slipstack_mem::{Descriptor, Doorbell, now_ns};
 
 use super::Shared;
+use super::pace::{Pace, TICK_NS};
 
-/// Age from which a turn counts as too old.
-const TICK_NS: u64 = 4_000_000;
 /// Time of the next attempt after another thread had the engine.
-const RETRY_NS: u64 = 200_000;
-/// Looks in a row that find the program waiting before the ticker parks.
-const PARK_AFTER: u32 = 250;
+const RETRY_NS: u64 = 1_000_000;
 
 /// Time without a turn of the program's after which an engine may be without use.
 const UNUSED_NS: u64 = 1_000_000_000;
@@ -75,11 +73,12 @@ impl Ticker {
         let bell = Doorbell::new()?;
         let parking = Arc::new(Parking::default());
         let thread = Arc::new(AtomicU32::new(0));
-        let watch = Watch {
+        let mut watch = Watch {
             shared,
             bell: bell.clone(),
             parking: Arc::clone(&parking),
             looks: Cell::default(),
+            pace: Pace::NEW,
         };
         let own = Arc::clone(&thread);
         let handle = spawn_quiet("slipstack-tick", move || {
@@ -139,17 +138,9 @@ impl Looks {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    Timed { waiting_seen: u32, pause_ns: u64 },
+    Timed { pause_ns: u64 },
     Away,
     Parked,
-}
-
-impl Mode {
-    /// Looks a whole tick from now.
-    const TICKING: Mode = Mode::Timed {
-        waiting_seen: 0,
-        pause_ns: TICK_NS,
-    };
 }
 
 struct Watch {
@@ -157,77 +148,77 @@ struct Watch {
     bell: Doorbell,
     parking: Arc<Parking>,
     looks: Cell<Looks>,
+    pace: Pace,
 }
 
 impl Watch {
-    fn run(&self) {
-        let mut mode = Mode::TICKING;
+    fn run(&mut self) {
+        let mut mode = self.timed();
         while !self.shared.is_over.load(Ordering::Acquire) {
             mode = match mode {
-                Mode::Timed {
-                    waiting_seen,
-                    pause_ns,
-                } => {
+                Mode::Timed { pause_ns } => {
                     self.sleep(Some(pause_ns), None);
-                    self.look(waiting_seen)
+                    self.look()
                 }
                 Mode::Away => self.stand_in(),
                 Mode::Parked => {
                     self.sleep(None, None);
-                    if self.parking.is_parked() {
-                        Mode::Parked
-                    } else {
-                        Mode::TICKING
+                    match self.parking.is_parked() {
+                        true => Mode::Parked,
+                        false => self.timed(),
                     }
                 }
             };
         }
     }
 
-    fn look(&self, waiting_seen: u32) -> Mode {
-        if self.shared.sleepers.is_any() {
-            if waiting_seen < PARK_AFTER {
-                return Mode::Timed {
-                    waiting_seen: waiting_seen + 1,
-                    pause_ns: TICK_NS,
-                };
-            }
-            return match self.parking.park(|| self.shared.sleepers.is_any()) {
-                true => Mode::Parked,
-                false => Mode::TICKING,
-            };
+    /// The next look, as if the program had just made a turn.
+    fn timed(&self) -> Mode {
+        Mode::Timed {
+            pause_ns: self.pace.pause_ns(0),
         }
-        self.mode_of_age()
     }
 
-    /// Chooses the mode by the age of the program's last turn, so that the next event waits for one
-    /// tick at most.
+    fn look(&mut self) -> Mode {
+        if !self.shared.sleepers.is_any() {
+            let mode = self.mode_of_age();
+            if mode != Mode::Away {
+                self.pace.on_prompt();
+            }
+            return mode;
+        }
+        let driven_at = self.shared.driven_at.load(Ordering::Relaxed);
+        let is_long = self.pace.on_waiting(driven_at);
+        match is_long && self.parking.park(|| self.shared.sleepers.is_any()) {
+            true => Mode::Parked,
+            false => self.timed(),
+        }
+    }
+
+    /// Chooses the mode by the age of the program's last turn.
     fn mode_of_age(&self) -> Mode {
         let driven_at = self.shared.driven_at.load(Ordering::Relaxed);
-        match TICK_NS.checked_sub(now_ns().saturating_sub(driven_at)) {
-            None | Some(0) => Mode::Away,
-            Some(pause_ns) => Mode::Timed {
-                waiting_seen: 0,
-                pause_ns,
+        let age_ns = now_ns().saturating_sub(driven_at);
+        match age_ns < TICK_NS {
+            true => Mode::Timed {
+                pause_ns: self.pace.pause_ns(age_ns),
             },
+            false => Mode::Away,
         }
     }
 
     /// One turn in the program's place, then sleep until there is more to do.
-    fn stand_in(&self) -> Mode {
+    fn stand_in(&mut self) -> Mode {
         if self.shared.sleepers.is_any() {
             self.looks.take();
-            return Mode::TICKING;
+            return self.timed();
         }
         if let timed @ Mode::Timed { .. } = self.mode_of_age() {
             self.looks.take();
             return timed;
         }
         let Some(mut engine) = self.shared.engine.try_lock() else {
-            return Mode::Timed {
-                waiting_seen: 0,
-                pause_ns: RETRY_NS,
-            };
+            return Mode::Timed { pause_ns: RETRY_NS };
         };
         let turn = engine.stand_in(slipstack_stack::Instant(now_ns()));
         let is_busy = turn.progress || engine.announce_sleep() || engine.has_work();
@@ -240,6 +231,9 @@ impl Watch {
             self.shared.ticker_until.store(until, Ordering::Release);
         }
         drop(engine);
+        if turn.progress {
+            self.pace.on_due();
+        }
         if has_news {
             match &self.shared.on_unseen_events.get() {
                 // The program came and fell asleep while this thread had the engine.
