@@ -13,19 +13,25 @@ from harness.process import until
 
 SIZE = 300_000
 MUCH = 200_000
+# Nearly all that a ring holds.
+MUCH_MORE = 8_000_000
+# The urgent byte.
+MARK = 5000
+URGENT = ("urgent", "inline", "taken")
 # Processes that end while a thread writes.
 ENDS = 8
-UP = {
-    "fin": 50_000,
-    "both": 50_000,
-    "shut": 100_000,
-    "full": 20_000,
-    "unread": MUCH + 50_000,
-    "over": 50_000,
-    "waited": 50_000,
-    "reset": 50_000,
-    "plain": 50_000,
-}
+STATES = (
+    "fin",
+    "both",
+    "shut",
+    "hasty",
+    "full",
+    "unread",
+    "over",
+    "waited",
+    "reset",
+    "plain",
+)
 
 
 def data_of(name, size):
@@ -48,7 +54,6 @@ def connected(world, port, server):
             return None
         return sock
 
-    until(lambda: world.mode == "kernel" or "is reached at" in server.errors(), 10, "it is up")
     return until(try_once, 10, "it accepts")
 
 
@@ -69,9 +74,32 @@ def all_arrived(server, down):
     assert f"goes on {len(down)} bytes" in server.output(), f"{len(down)}\n{server.tail()}"
 
 
-def goes_on(world, who, state, port):
-    server = world.stack(*world.program("travelling.py"), world.address, port)
-    up = data_of("up", UP[state])
+def started(world, port, buffer=2 * MUCH):
+    options = ()
+    if buffer == 0:
+        options = ("--sysctl", f"net.ipv4.tcp_rmem=4096 {2 * MUCH_MORE} {2 * MUCH_MORE}")
+        if world.mode == "instance":
+            world.instance = world.instance or world.start_instance("t", *options)
+            options = ()
+    words = (*world.program("travelling.py"), world.address, port, buffer)
+    server = world.stack(*words, options=options)
+    until(lambda: world.mode == "kernel" or "is reached at" in server.errors(), 10, "it is up")
+    return server
+
+
+def send_around_urgent(sock, data):
+    """Sends the first bytes of `data`, the next one as urgent, and some more."""
+    sock.sendall(data[:MARK])
+    sock.send(data[MARK : MARK + 1], socket.MSG_OOB)
+    sock.sendall(data[MARK + 1 : 2 * MARK])
+
+
+def goes_on(world, who, state, port, buffer=2 * MUCH):
+    server = started(world, port, buffer)
+    unread = {"unread": MUCH, "much": MUCH_MORE}.get(state, 0)
+    if state in URGENT:
+        unread = 2 * MARK
+    up = data_of("up", unread + 50_000)
     with connected(world, port, server) as sock:
         sock.sendall(f"{who} {state}\n".encode())
         if state in ("fin", "both", "over", "waited", "reset"):
@@ -88,13 +116,16 @@ def goes_on(world, who, state, port):
                 sock.shutdown(socket.SHUT_WR)
             if state == "over":
                 down = everything(sock)
-        elif state == "unread":
-            sock.sendall(up[:MUCH])
+        elif state in URGENT:
+            assert sock.recv(4) == b"have"
+            send_around_urgent(sock, up)
+        elif unread:
+            sock.sendall(up[:unread])
         until(lambda: "goes on" in server.output(), 20, f"{who} {state}\n{server.tail()}")
-        if state in ("shut", "both", "full"):
+        if state in ("shut", "hasty", "both", "full"):
             # The peer has taken nothing more for a while.
             time.sleep(0.3)
-        if state == "shut":
+        if state in ("shut", "hasty"):
             down = everything(sock)
             sock.sendall(up)
             sock.shutdown(socket.SHUT_WR)
@@ -117,7 +148,7 @@ def goes_on(world, who, state, port):
             assert sock.recv(1) == b""
         else:
             if state != "fin":
-                sock.sendall(up[MUCH:] if state == "unread" else up)
+                sock.sendall(up[unread:])
                 sock.shutdown(socket.SHUT_WR)
             down = everything(sock)
             assert len(down) == SIZE, f"{who} {state}: {len(down)} bytes"
@@ -131,24 +162,24 @@ def goes_on(world, who, state, port):
     server.stop()
 
 
-def in_each_state(world, who, port, states=tuple(UP)):
+def in_each_state(world, who, port, states=STATES):
     for port, state in enumerate(states, port):
         goes_on(world, who, state, port)
 
 
 @test
 def a_connection_in_any_state_is_kept_by_a_process_that_becomes_another_program(world):
-    in_each_state(world, "exec", 7170)
+    in_each_state(world, "exec", 7400)
 
 
 @test
 def a_connection_in_any_state_is_a_childs_when_its_maker_has_ended(world):
-    in_each_state(world, "orphan", 7180)
+    in_each_state(world, "orphan", 7420)
 
 
 @test
 def a_connection_in_any_state_is_a_childs_when_its_maker_had_threads(world):
-    in_each_state(world, "threaded", 7210)
+    in_each_state(world, "threaded", 7440)
 
 
 @test
@@ -156,7 +187,7 @@ def bytes_that_a_thread_writes_as_its_process_ends_are_not_shifted(world):
     """Whether the connection then goes on or ends: the peer has the first so many bytes."""
     pattern = data_of("down", SIZE)
     for port in range(7230, 7230 + ENDS):
-        server = world.stack(*world.program("travelling.py"), world.address, port)
+        server = started(world, port)
         with connected(world, port, server) as sock:
             sock.sendall(b"threaded writing\n")
             down = bytearray()
@@ -171,14 +202,14 @@ def bytes_that_a_thread_writes_as_its_process_ends_are_not_shifted(world):
 
 @test
 def a_connection_in_any_state_is_a_childs_when_a_signal_has_ended_its_maker(world):
-    in_each_state(world, "ended", 7220)
+    in_each_state(world, "ended", 7460)
 
 
 @test
 def a_connection_in_any_state_goes_to_the_child_that_uses_it(world):
-    in_each_state(world, "taker", 7200)
+    in_each_state(world, "taker", 7480)
 
 
 @test
 def a_connection_in_any_state_is_kept_by_a_process_that_confines_itself(world):
-    in_each_state(world, "confined", 7190)
+    in_each_state(world, "confined", 7500)

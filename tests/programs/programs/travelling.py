@@ -1,17 +1,20 @@
-"""Connections that go to another process in any state: travelling.py ADDRESS PORT.
+"""Connections that go to another process in any state: travelling.py ADDRESS PORT BUFFER, the
+receive buffer or 0.
 
 The first line of a connection says who goes on with it and in which state, `WHO STATE`. `exec`:
 this process becomes another program; `orphan`: a child whose maker has ended; `threaded`: one whose
 maker had threads; `ended`: one whose maker a signal ends; `taker`: a child which has used the
 connection for a while and kills its maker; `confined`: this process with a filter for system calls.
 `fin`: the peer has shut its direction, and nothing of it has been read; `shut`: this side has shut
-its own direction; `both`: both; `full`: the peer takes no more; `unread`: much has come and has not
-been read; `over`: both sides have ended, the peer first, and nothing has been read; `waited`: as
-`over`, this side first; `reset`: the peer has reset the connection, and nothing has been read;
-`plain`: none of these; `writing` (`threaded` alone): a thread of the maker's writes
-until its end."""
+its own direction; `hasty`: as `shut`, as soon as no more found room; `both`: both; `full`: the peer
+takes no more; `unread`, `much`: much has come and has not been read; `over`: both sides have ended,
+the peer first, and nothing has been read; `waited`: as `over`, this side first; `reset`: the peer
+has reset the connection, and nothing has been read; `urgent`, `inline`, `taken`: among bytes that
+have not been read is an urgent one, with SO_OOBINLINE, or taken already; `plain`: none of these;
+`writing` (`threaded` alone): a thread of the maker's writes until its end."""
 
 import ctypes
+import errno
 import fcntl
 import hashlib
 import os
@@ -25,7 +28,11 @@ import threading
 import time
 
 SIZE = 300_000
-MUCH = 200_000
+MUCH = {"unread": 200_000, "much": 8_000_000}
+SIOCATMARK = 0x8905
+# The urgent byte.
+MARK = 5000
+URGENT = ("urgent", "inline", "taken")
 # Bytes that are sent on a connection which ends then.
 ENDED = 20_000
 
@@ -55,28 +62,31 @@ def await_unread(sock, count):
         time.sleep(0.01)
 
 
-def send_until_full(sock):
+def send_until_full(sock, patience=20):
     """Returns the number of bytes that the socket has taken."""
     sock.setblocking(False)
     data, sent, quiet = data_of("down", 8 * SIZE), 0, 0
-    while quiet < 20 and sent < len(data):
+    while quiet < patience and sent < len(data):
         try:
             sent += sock.send(data[sent : sent + 50_000])
             quiet = 0
         except BlockingIOError:
-            time.sleep(0.01)
             quiet += 1
+            if quiet < patience:
+                time.sleep(0.01)
     sock.setblocking(True)
     return sent
 
 
 def bring_into(sock, state, waits=True):
     """Returns the number of bytes that have been sent."""
-    if state in ("waited", "reset"):
-        sock.sendall(data_of("down", ENDED) if state == "waited" else b"have")
+    if state == "waited":
+        sock.sendall(data_of("down", ENDED))
+    elif state in ("reset", *URGENT):
+        sock.sendall(b"have")
     if state == "waited":
         sock.shutdown(socket.SHUT_WR)
-    if not waits and state in ("fin", "both", "unread", "over", "waited", "reset"):
+    if not waits and state in (*MUCH, "fin", "both", "over", "waited", "reset"):
         time.sleep(0.3)
     elif state in ("fin", "both", "over", "waited", "reset"):
         poll = select.poll()
@@ -89,14 +99,23 @@ def bring_into(sock, state, waits=True):
         # The last acknowledgements.
         time.sleep(0.1)
         return ENDED
-    if state in ("shut", "both"):
-        sent = send_until_full(sock)
+    if state in ("shut", "both", "hasty"):
+        sent = send_until_full(sock, 1 if state == "hasty" else 20)
         sock.shutdown(socket.SHUT_WR)
         return sent
     elif state == "full":
         return send_until_full(sock)
-    elif state == "unread" and waits:
-        await_unread(sock, MUCH)
+    elif state in URGENT:
+        if waits:
+            await_unread(sock, MARK)
+            # The urgent byte.
+            time.sleep(0.1)
+        if state == "taken":
+            assert sock.recv(1, socket.MSG_OOB) == data_of("up", MARK + 1)[MARK:]
+        elif state == "inline":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+    elif state in MUCH and waits:
+        await_unread(sock, MUCH[state])
     return 0
 
 
@@ -112,6 +131,29 @@ def use_for_a_while(sock):
     return data
 
 
+def is_at_mark(sock):
+    return struct.unpack("i", fcntl.ioctl(sock, SIOCATMARK, b"\0" * 4))[0] == 1
+
+
+def read_urgent(sock, state, data):
+    """Reads up to the urgent byte, after `data`, and it. Returns all of them."""
+    if len(data) < 100:
+        data += use_for_a_while(sock)
+    while not is_at_mark(sock):
+        assert len(data) < MARK, f"{len(data)} bytes without a mark"
+        data += sock.recv(MARK)
+    assert len(data) == MARK, f"a mark after {len(data)} bytes"
+    urgent = data_of("up", MARK + 1)[MARK:]
+    if state == "urgent":
+        assert sock.recv(1, socket.MSG_OOB) == urgent
+    try:
+        sock.recv(1, socket.MSG_OOB)
+        print("the urgent byte comes twice", flush=True)
+    except OSError as error:
+        assert error.errno == errno.EINVAL, error
+    return data if state == "inline" else data + urgent
+
+
 def go_on(sock, state, sent, first=b""):
     """Reads all that comes, and sends the rest unless this direction has been shut."""
     print(f"goes on {sent} bytes", flush=True)
@@ -122,6 +164,8 @@ def go_on(sock, state, sent, first=b""):
     if state == "full":
         # The peer reads before it writes.
         sock.sendall(data_of("down", 8 * SIZE + SIZE)[sent:])
+    if state in URGENT:
+        first = read_urgent(sock, state, first)
     digest, count = hashlib.sha256(first), len(first)
     try:
         while data := sock.recv(65536):
@@ -129,7 +173,7 @@ def go_on(sock, state, sent, first=b""):
             count += len(data)
     except ConnectionResetError:
         print("was reset", flush=True)
-    if state in ("shut", "both", "over", "waited", "reset"):
+    if state in ("shut", "hasty", "both", "over", "waited", "reset"):
         try:
             sock.send(b"more")
             print("it may be written to", flush=True)
@@ -203,11 +247,12 @@ def serve(sock):
     hand_over(sock, who, state, bring_into(sock, state))
 
 
-def main(address, port):
+def main(address, port, buffer):
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * MUCH)
+        if int(buffer) > 0:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, int(buffer))
         server.bind((address, int(port)))
         server.listen()
         if os.fork() != 0:

@@ -178,6 +178,9 @@ impl Steward {
             return Leaving::NotNow;
         };
         travelling.add_unsent(unsent);
+        if pump.ends_unsent() {
+            travelling.shut_writing();
+        }
         if pump.has_shut_reading() {
             travelling.shut_reading();
         }

@@ -58,6 +58,11 @@ impl Travelling {
         self.shut |= SHUT_READ;
     }
 
+    /// A user of the connection has shut its sending direction down: it ends after all bytes.
+    pub(crate) fn shut_writing(&mut self) {
+        self.shut |= SHUT_WRITE;
+    }
+
     /// Adds bytes that are to be sent after all others.
     pub(crate) fn add_unsent(&mut self, bytes: Vec<u8>) {
         self.unsent = bytes;

@@ -17,33 +17,41 @@ impl Pump {
         !(self.is_abandoned || self.is_unread || self.is_reset || self.is_paused)
     }
 
-    /// Whether it has no bytes for the child, and no end of a direction that it has not passed on.
+    /// Whether it has no bytes for the child, and no end of a direction that it has not passed on
+    /// and that cannot go along.
     pub(crate) fn is_at_rest(&self) -> bool {
-        let awaits_end = self.is_shut || self.is_ending || self.to_peer.is_ended;
+        let awaits_end = (self.is_ending || self.to_peer.is_ended) && !self.is_shut;
         let is_settled =
             self.to_child.is_empty() && self.to_child.is_ended == self.to_child.is_done;
         is_settled && (self.to_peer.is_done || !awaits_end)
     }
 
-    /// Takes the bytes of the child that the connection has not taken. `None`: the child has also
-    /// ended its direction, or others have joined it.
+    /// Takes the bytes of the child that the connection has not taken. `None`: they are not all
+    /// here, or others have joined the child.
     pub(crate) fn take_unsent(&mut self, room: &mut [u8]) -> Option<Vec<u8>> {
         if self.to_peer.is_done {
             return Some(Vec::new());
         }
         let rest = std::mem::take(&mut self.to_peer);
+        self.to_peer.is_ended = rest.is_ended;
         let mut unsent = rest.rest[rest.passed..].to_vec();
-        while unsent.len() < UNSENT_MAX {
+        while unsent.len() < UNSENT_MAX && !self.to_peer.is_ended {
             match self.read_child(room) {
                 0 => break,
                 count => unsent.extend_from_slice(&room[..count]),
             }
         }
-        if self.to_peer.is_ended || !self.joining.is_empty() || unsent.len() >= UNSENT_MAX {
+        let is_all = self.to_peer.is_ended == self.is_shut && unsent.len() < UNSENT_MAX;
+        if !is_all || !self.joining.is_empty() {
             self.put_back(unsent);
             return None;
         }
         Some(unsent)
+    }
+
+    /// Whether the child's direction ends after its bytes that the connection has not taken.
+    pub(crate) fn ends_unsent(&self) -> bool {
+        self.to_peer.is_ended && !self.to_peer.is_done
     }
 
     /// Passes on again what has been taken.
