@@ -213,3 +213,18 @@ def a_connection_in_any_state_goes_to_the_child_that_uses_it(world):
 @test
 def a_connection_in_any_state_is_kept_by_a_process_that_confines_itself(world):
     in_each_state(world, "confined", 7500)
+
+
+@test(modes=("inprocess", "instance"))
+def a_connection_goes_on_with_as_many_unread_bytes_as_a_ring_holds(world):
+    for port, who in enumerate(("exec", "orphan", "threaded", "confined"), 7520):
+        goes_on(world, who, "much", port, 0)
+
+
+@test
+def urgent_data_that_was_not_read_goes_along(world):
+    for start, who in enumerate(("orphan", "threaded", "ended", "taker")):
+        # A child cannot take the byte while the connection is its maker's.
+        states = URGENT[:2] if who == "taker" else URGENT
+        for port, state in enumerate(states, 7530 + 10 * start):
+            goes_on(world, who, state, port)

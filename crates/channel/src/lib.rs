@@ -83,4 +83,4 @@ pub use slipstack_terms::{
     is_supported_map, run_classic,
 };
 pub use state::State;
-pub use urgent::{Urgent, UrgentWord};
+pub use urgent::{Urgent, UrgentAhead, UrgentWord};

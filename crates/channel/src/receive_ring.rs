@@ -13,7 +13,7 @@ use crate::engine_end::{Contradiction, EngineEnd};
 use crate::ids::SockId;
 use crate::layout::PUNCH_MIN;
 use crate::shrink::Lap;
-use crate::urgent::UrgentWord;
+use crate::urgent::{UrgentAhead, UrgentWord};
 
 /// The engine's state of one receive ring.
 #[derive(Clone, Copy, Debug)]
@@ -294,12 +294,11 @@ impl ReceiveRing {
         Some(bytes)
     }
 
-    /// Returns bytes received in order and not read; `None` when there are more than `max`, or some
-    /// are urgent. [`ReceiveRing::look`] comes before.
-    pub fn rest(&self, end: &EngineEnd, sock: SockId, max: usize) -> Option<Vec<u8>> {
+    /// Returns bytes received in order and not read; `None` when there are more than `max`.
+    /// [`ReceiveRing::look`] comes before.
+    pub fn rest(&self, end: &EngineEnd, max: usize) -> Option<Vec<u8>> {
         let len = usize::try_from(self.head - self.consumed).ok()?;
-        let has_urgent = end.cell(sock.index)?.urgent().mark().is_some();
-        if len > max || has_urgent {
+        if len > max {
             return None;
         }
         let mut bytes = vec![0; len];
@@ -307,6 +306,34 @@ impl ReceiveRing {
             ring.read(end.region(), self.consumed, &mut bytes);
         }
         Some(bytes)
+    }
+
+    /// Returns the urgent data that the program has not read past. [`ReceiveRing::look`] comes
+    /// before.
+    pub fn urgent_ahead(&self, end: &EngineEnd, sock: SockId) -> UrgentAhead {
+        let Some(cell) = end.cell(sock.index) else {
+            return UrgentAhead::default();
+        };
+        let word = cell.urgent();
+        let mark = word.mark().and_then(|mark| mark.checked_sub(self.consumed));
+        UrgentAhead {
+            mark: mark.map(|at| (at, word.byte())),
+            skips_first: cell.urgent_skipped() == self.consumed + 1,
+        }
+    }
+
+    /// Publishes the output of [`ReceiveRing::urgent_ahead`] in a ring from which nothing has been
+    /// read. The bytes are published after it.
+    pub fn restore_urgent(&mut self, end: &mut EngineEnd, sock: SockId, ahead: UrgentAhead) {
+        let Some(cell) = end.cell(sock.index) else {
+            return;
+        };
+        if ahead.skips_first {
+            cell.set_urgent_skipped(self.consumed + 1);
+        }
+        if let Some((at, byte)) = ahead.mark {
+            cell.set_urgent(UrgentWord::new(self.consumed + at, byte));
+        }
     }
 
     #[inline]

@@ -35,6 +35,15 @@ impl UrgentWord {
     }
 }
 
+/// The urgent data of a connection that goes to another ring: offsets from its first unread byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UrgentAhead {
+    /// The mark, and the byte there once it has arrived.
+    pub mark: Option<(u64, Option<u8>)>,
+    /// The first unread byte is a former urgent one that is not read any more.
+    pub skips_first: bool,
+}
+
 /// The result that MSG_OOB would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgent {

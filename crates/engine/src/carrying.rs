@@ -18,7 +18,7 @@ use form::{BYTES_MAX, Whereabouts};
 use std::net::SocketAddr;
 
 use slipstack_channel::{
-    Ends, EngineEnd, InboxMessage, Reply, SockId, SocketError, State, Transport,
+    Ends, EngineEnd, InboxMessage, Reply, SockId, SocketError, State, Transport, UrgentAhead,
 };
 use slipstack_stack::{ConnectionImage, Instant};
 
@@ -76,7 +76,11 @@ impl Engine {
         }
         self.stack.tcp_written(conn, sent.upto, sent.more);
         let read = socket.receive.look(end, owner.sock);
-        let bytes = socket.receive.rest(end, owner.sock, BYTES_MAX)?;
+        let bytes = socket.receive.rest(end, BYTES_MAX)?;
+        let urgent = socket.receive.urgent_ahead(end, owner.sock);
+        if upto.is_none() && urgent != UrgentAhead::default() {
+            return None;
+        }
         if let Some(rcvbuf) = self.stack.tcp_consumed(now, conn, read) {
             self.note_rcvbuf(owner, rcvbuf);
         }
@@ -91,6 +95,7 @@ impl Engine {
             place: Whereabouts::Transit(Box::new(image)),
             state,
             reason: None,
+            urgent,
             bytes,
         }))
     }
@@ -108,7 +113,8 @@ impl Engine {
             place: Whereabouts::Nowhere(local, remote),
             state: socket.state,
             reason: socket.reason,
-            bytes: socket.receive.rest(end, owner.sock, BYTES_MAX)?,
+            urgent: socket.receive.urgent_ahead(end, owner.sock),
+            bytes: socket.receive.rest(end, BYTES_MAX)?,
         };
         self.env.counters.carried_out += 1;
         Some(Box::new(carried))
@@ -184,6 +190,9 @@ impl Engine {
             end.set_rcvbuf(sock, rcvbuf);
             if let Some((acked, _)) = image.send_offsets().filter(|_| is_new) {
                 socket.send.on_acked(end, sock, acked);
+            }
+            if is_new {
+                socket.receive.restore_urgent(end, sock, carried.urgent);
             }
             if is_new && !carried.bytes.is_empty() {
                 let (upto, step) = (carried.bytes.len() as u64, socket.step);
@@ -320,6 +329,9 @@ impl Environment {
             && let Some((socket, end)) = client.find(owner.sock)
         {
             end.set_addrs(owner.sock, Some(local), Some(remote));
+            socket
+                .receive
+                .restore_urgent(end, owner.sock, carried.urgent);
             let (upto, step) = (carried.bytes.len() as u64, socket.step);
             socket.receive.publish(end, owner.sock, upto, step);
             client.list_holder(owner.sock);

@@ -6,7 +6,8 @@ use std::io::{IoSlice, IoSliceMut};
 
 use pair::World;
 use slipstack_channel::{
-    CloseMode, Command, EngineEnd, ProgramEnd, Reason, Reply, SockId, SocketError, State, Transport,
+    CloseMode, Command, EngineEnd, ProgramEnd, Reason, Reply, SockId, SocketError, State,
+    Transport, Urgent,
 };
 
 const KEY: u128 = 1 << 100 | 7;
@@ -183,4 +184,32 @@ fn a_connection_that_has_ended_continues_as_its_unread_bytes_and_its_error() {
         let error = is_reset.then_some(Reason::Reset);
         assert_eq!(to.0.take_error(to.1), error);
     }
+}
+
+#[test]
+fn an_urgent_mark_that_was_not_read_goes_along() {
+    let mut two = two();
+    let (from, to) = (two.from.clone(), two.to.clone());
+    two.exchange(&from);
+    let (peer, server) = (two.world.hosts[1].program.clone(), two.server);
+    peer.send_urgent(server, &[IoSlice::new(b"before!")]);
+    peer.send(server, &[IoSlice::new(b"after")], false);
+    two.world.settle(100_000_000);
+    assert_eq!(two.offer(), Ok(Reply::Done));
+    assert_eq!(two.claim(KEY), Err(SocketError::InvalidState), "a thread");
+    let mut out = [0; 3];
+    let bufs = &mut [IoSliceMut::new(&mut out)];
+    assert_eq!((from.0.recv(from.1, bufs), &out), (3, b"bef"));
+    assert_eq!(from.0.take_urgent(from.1), Urgent::Here(b'!'));
+    assert_eq!(from.0.urgent_taken(from.1), 4);
+    let (_, upto) = from.0.copy_unacked(from.1).unwrap();
+    assert_eq!(two.offer_upto(Some(upto)), Ok(Reply::Done));
+    assert_eq!(two.claim(KEY), Ok(Reply::Done));
+    assert_eq!(to.0.urgent(to.1), Urgent::Here(b'!'));
+    to.0.set_urgent_taken(to.1, 4);
+    assert_eq!(to.0.urgent(to.1), Urgent::Nothing);
+    assert!(!to.0.is_at_mark(to.1));
+    two.receive(&to.0, to.1, b"ore");
+    assert!(to.0.is_at_mark(to.1));
+    two.receive(&to.0, to.1, b"after");
 }

@@ -67,6 +67,26 @@ impl ProgramEnd {
         }
     }
 
+    /// Returns the end of the urgent byte that was taken last, as an offset from the first unread
+    /// byte; 0 = none there.
+    pub fn urgent_taken(&self, sock: SockId) -> u64 {
+        match self.marked(sock) {
+            Some((local, _)) => {
+                let rx = local.rx.lock();
+                rx.urgent_taken.saturating_sub(rx.tail)
+            }
+            None => 0,
+        }
+    }
+
+    /// Records [`ProgramEnd::urgent_taken`] in a socket from which nothing has been read.
+    pub fn set_urgent_taken(&self, sock: SockId, taken: u64) {
+        if let Some(local) = self.inner.sockets.find(sock) {
+            let mut rx = local.rx.lock();
+            rx.urgent_taken = rx.tail.saturating_add(taken);
+        }
+    }
+
     /// SIOCATMARK: the urgent byte is next, whether it was taken or not.
     pub fn is_at_mark(&self, sock: SockId) -> bool {
         self.marked(sock)

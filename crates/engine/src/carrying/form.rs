@@ -3,15 +3,20 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use slipstack_channel::{Reason, State};
+use slipstack_channel::{Reason, State, UrgentAhead};
 use slipstack_stack::ConnectionImage;
 
-/// Received bytes that go along at most: more than a receive buffer has by default.
-pub(super) const BYTES_MAX: usize = 8 << 20;
+/// Received bytes that go along at most: as many as the largest ring has.
+pub(super) const BYTES_MAX: usize = 1 << slipstack_mem::RING_LOG2_MAX;
 /// The first word of a connection that a stack is to adopt.
-const MAGIC: u64 = u64::from_le_bytes(*b"slipcon1");
+const MAGIC: u64 = u64::from_le_bytes(*b"slipcon2");
 /// The first word of one that has ended.
-const MAGIC_ENDED: u64 = u64::from_le_bytes(*b"slipend1");
+const MAGIC_ENDED: u64 = u64::from_le_bytes(*b"slipend2");
+
+/// Farthest that an urgent mark is ahead: more than all windows.
+const MARK_MAX: u64 = 1 << 40;
+const MARK_HAS_BYTE: u8 = 1;
+const SKIPS_FIRST: u8 = 2;
 
 /// Bits of a socket's state that hold wherever it is.
 const CARRIED: [State; 7] = [
@@ -31,6 +36,8 @@ pub(crate) struct Carried {
     pub(super) state: State,
     /// The error that ended it.
     pub(super) reason: Option<Reason>,
+    pub(super) urgent: UrgentAhead,
+    /// Received, and not read.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -71,6 +78,7 @@ impl Carried {
                 put_addr(&mut all, *remote);
             }
         }
+        put_urgent(&mut all, self.urgent);
         all.extend(&self.bytes);
         all
     }
@@ -83,28 +91,30 @@ impl Carried {
         let state = (0..).zip(CARRIED).filter(|(at, _)| bits >> at & 1 == 1);
         let state = state.fold(State::NONE, |all, (_, bit)| all | bit);
         let is_ended = state.contains(State::CLOSED);
-        let (place, reason, bytes) = match u64::from_le_bytes(*magic) {
+        let (place, reason, rest) = match u64::from_le_bytes(*magic) {
             MAGIC if !is_ended => {
-                let (image, bytes) = rest.split_first_chunk()?;
+                let (image, rest) = rest.split_first_chunk()?;
                 let image = ConnectionImage::from_bytes(image);
-                (Whereabouts::Transit(Box::new(image)), None, bytes)
+                (Whereabouts::Transit(Box::new(image)), None, rest)
             }
             MAGIC_ENDED if is_ended => {
                 let ([reason], rest) = rest.split_first_chunk()?;
                 let (local, rest) = split_addr(rest)?;
-                let (remote, bytes) = split_addr(rest)?;
+                let (remote, rest) = split_addr(rest)?;
                 let reason = match reason {
                     0 => None,
                     code => Some(Reason::from_code(*code)?),
                 };
-                (Whereabouts::Nowhere(local, remote), reason, bytes)
+                (Whereabouts::Nowhere(local, remote), reason, rest)
             }
             _ => return None,
         };
+        let (urgent, bytes) = split_urgent(rest)?;
         (bytes.len() <= BYTES_MAX).then(|| Carried {
             place,
             state,
             reason,
+            urgent,
             bytes: bytes.to_vec(),
         })
     }
@@ -134,6 +144,34 @@ fn split_addr(bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
     Some((SocketAddr::new(ip, u16::from_le_bytes(*port)), rest))
 }
 
+/// Puts the position of the mark plus one, or 0, then flags and the byte.
+fn put_urgent(all: &mut Vec<u8>, urgent: UrgentAhead) {
+    let (at, byte) = match urgent.mark {
+        Some((at, byte)) => (at + 1, byte),
+        None => (0, None),
+    };
+    let flags = [
+        (byte.is_some(), MARK_HAS_BYTE),
+        (urgent.skips_first, SKIPS_FIRST),
+    ];
+    let flags = flags.iter().filter(|(is_set, _)| *is_set);
+    all.extend(at.to_le_bytes());
+    all.push(flags.map(|(_, bit)| bit).sum());
+    all.push(byte.unwrap_or(0));
+}
+
+fn split_urgent(bytes: &[u8]) -> Option<(UrgentAhead, &[u8])> {
+    let (at, rest) = bytes.split_first_chunk()?;
+    let ([flags, byte], rest) = rest.split_first_chunk()?;
+    let at = u64::from_le_bytes(*at);
+    let byte = (flags & MARK_HAS_BYTE != 0).then_some(*byte);
+    let urgent = UrgentAhead {
+        mark: at.checked_sub(1).map(|at| (at, byte)),
+        skips_first: flags & SKIPS_FIRST != 0,
+    };
+    (at <= MARK_MAX).then_some((urgent, rest))
+}
+
 /// Returns the part before the received bytes of a connection that does not come from another
 /// engine ([`slipstack_channel::Driver::carry_in`]).
 pub fn carried_head(image: ConnectionImage, has_fin: bool) -> Vec<u8> {
@@ -145,6 +183,7 @@ pub fn carried_head(image: ConnectionImage, has_fin: bool) -> Vec<u8> {
         place: Whereabouts::Transit(Box::new(image)),
         state: State::CONNECTED | State::BOUND | end,
         reason: None,
+        urgent: UrgentAhead::default(),
         bytes: Vec::new(),
     };
     carried.to_bytes()
@@ -160,9 +199,13 @@ mod tests {
             place: Whereabouts::Transit(image()),
             state: State::CONNECTED | State::FIN,
             reason: None,
+            urgent: UrgentAhead {
+                mark: Some((MARK_MAX - 1, Some(0xfe))),
+                skips_first: true,
+            },
             bytes: b"received".to_vec(),
         };
-        is_kept(&carried, 16 + ConnectionImage::LEN);
+        is_kept(&carried, 16 + ConnectionImage::LEN + 10);
         assert!(Carried::from_bytes(&[0; 1000]).is_none());
     }
 
@@ -174,9 +217,13 @@ mod tests {
                 place: Whereabouts::Nowhere(SocketAddr::from(([10, 0, 0, 1], 80)), remote),
                 state: State::CONNECTED | State::FIN | State::HUP | State::CLOSED,
                 reason,
+                urgent: UrgentAhead {
+                    mark: Some((7, None)),
+                    skips_first: false,
+                },
                 bytes: b"received".to_vec(),
             };
-            is_kept(&carried, 16 + 1 + 2 * 18);
+            is_kept(&carried, 16 + 1 + 2 * 18 + 10);
         }
     }
 
@@ -187,16 +234,20 @@ mod tests {
             place: Whereabouts::Nowhere(ends, ends),
             state: State::CONNECTED,
             reason: None,
+            urgent: UrgentAhead::default(),
             bytes: Vec::new(),
         };
         assert!(Carried::from_bytes(&carried.to_bytes()).is_none());
         carried.state = State::CONNECTED | State::CLOSED;
         assert!(Carried::from_bytes(&carried.to_bytes()).is_some());
+        carried.urgent.mark = Some((MARK_MAX, None));
+        assert!(
+            Carried::from_bytes(&carried.to_bytes()).is_none(),
+            "too far"
+        );
+        carried.urgent.mark = None;
         carried.place = Whereabouts::Transit(image());
         assert!(Carried::from_bytes(&carried.to_bytes()).is_none());
-        let mut bytes = carried_head(*image(), true);
-        bytes.resize(bytes.len() + BYTES_MAX + 1, 0);
-        assert!(Carried::from_bytes(&bytes).is_none(), "too many bytes");
     }
 
     fn image() -> Box<ConnectionImage> {
@@ -208,6 +259,7 @@ mod tests {
         let came = Carried::from_bytes(&bytes).unwrap();
         assert_eq!(came.place, carried.place);
         assert_eq!((came.state, came.reason), (carried.state, carried.reason));
+        assert_eq!(came.urgent, carried.urgent);
         assert_eq!(came.bytes, carried.bytes);
         for len in 0..head {
             assert!(Carried::from_bytes(&bytes[..len]).is_none(), "{len}");

@@ -18,6 +18,8 @@ const HAS_TAKEN_ERROR: u8 = 1 << 7;
 pub(crate) struct Travelling {
     /// Directions that the program has shut down, and whether it has taken the error.
     shut: u8,
+    /// [`slipstack_channel::ProgramEnd::urgent_taken`].
+    urgent_taken: u64,
     /// Sent bytes that were not acknowledged when the connection left.
     unacked: Vec<u8>,
     /// Bytes of a user of the connection that had not come to its send ring.
@@ -30,8 +32,9 @@ impl Travelling {
     /// For a message, or a file if it is long.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let len = self.unacked.len() + self.unsent.len() + self.connection.len();
-        let mut all = Vec::with_capacity(1 + 2 * 8 + len);
+        let mut all = Vec::with_capacity(1 + 3 * 8 + len);
         all.push(self.shut);
+        all.extend(self.urgent_taken.to_le_bytes());
         for part in [&self.unacked, &self.unsent] {
             all.extend((part.len() as u64).to_le_bytes());
             all.extend(part);
@@ -43,10 +46,12 @@ impl Travelling {
     /// Returns `None` if these are not the output of [`Travelling::to_bytes`].
     pub(crate) fn from_bytes(all: &[u8]) -> Option<Travelling> {
         let ([shut], rest) = all.split_first_chunk()?;
+        let (urgent_taken, rest) = rest.split_first_chunk()?;
         let (unacked, rest) = split_part(rest)?;
         let (unsent, connection) = split_part(rest)?;
         Some(Travelling {
             shut: *shut,
+            urgent_taken: u64::from_le_bytes(*urgent_taken),
             unacked: unacked.to_vec(),
             unsent: unsent.to_vec(),
             connection: connection.to_vec(),
@@ -87,6 +92,7 @@ impl Travelling {
             }
             attachment.commands();
         }
+        program.set_urgent_taken(sock, self.urgent_taken);
         if self.shut & HAS_TAKEN_ERROR != 0 {
             program.take_error(sock);
         }
@@ -119,6 +125,7 @@ impl Stream {
         }
         let (attachment, sock) = self.attachment_and_sock();
         let (unacked, upto) = attachment.program.copy_unacked(sock)?;
+        let urgent_taken = attachment.program.urgent_taken(sock);
         let connection = attachment.carry_out(sock, upto)?;
         let seen = self.seen();
         let (unacked, has_taken) = match seen.is_closed() {
@@ -128,6 +135,7 @@ impl Stream {
         };
         Some(Travelling {
             shut: self.shut.load(Ordering::SeqCst) | if has_taken { HAS_TAKEN_ERROR } else { 0 },
+            urgent_taken,
             unacked,
             unsent: Vec::new(),
             connection,
@@ -160,13 +168,14 @@ mod tests {
     fn the_parts_of_a_travelling_connection_are_told_apart() {
         let travelling = Travelling {
             shut: SHUT_WRITE,
+            urgent_taken: 5,
             unacked: b"sent".to_vec(),
             unsent: b"later".to_vec(),
             connection: b"image".to_vec(),
         };
         let bytes = travelling.to_bytes();
         assert_eq!(Travelling::from_bytes(&bytes), Some(travelling));
-        for len in 0..1 + 2 * 8 + 4 + 5 {
+        for len in 0..1 + 3 * 8 + 4 + 5 {
             assert_eq!(Travelling::from_bytes(&bytes[..len]), None, "{len}");
         }
     }

@@ -9,8 +9,8 @@
 //! closed them all; data that the program wrote before its end is still sent. Connections that a
 //! new program is to find under its numbers work in the same way.
 //!
-//! A connection that cannot move (it has urgent data that was not read) stays with the program's
-//! own steward, and then so does the program's engine.
+//! A connection that cannot move in time stays with the program's own steward, and then so does the
+//! program's engine.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

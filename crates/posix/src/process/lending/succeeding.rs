@@ -3,8 +3,8 @@
 //! On the kernel a connection lives as long as anybody has it, and its maker's end is seen at once.
 //! So a process whose connections others may still use makes a helper as it ends: a child with an
 //! engine of its own, to which the connections go, and which goes on with the pairs and the control
-//! sockets where the steward has left them. Where a connection cannot move (it has urgent data that
-//! was not read) or there is no engine the process stays itself (see [`super::lingering`]).
+//! sockets where the steward has left them. Where a connection cannot move in time or there is no
+//! engine the process stays itself (see [`super::lingering`]).
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
