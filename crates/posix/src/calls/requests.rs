@@ -10,7 +10,6 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::socket::Side;
-use crate::socket::borrowed::ReadRequest;
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::kernel_socket::set_nonblocking;
 
@@ -185,7 +184,10 @@ impl Process {
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
                 Ok(int(self.unread_borrowed(socket, it)))
             }
-            Some(Decided::Foreign(it)) => Err(self.borrow(socket, it, ReadRequest::All)),
+            Some(Decided::Foreign(it)) => match self.count_borrowed(socket, it) {
+                Some(count) => Ok(int(count?)),
+                None => self.unread(socket),
+            },
             None if socket.kind == Kind::Dgram && socket.has_kernel() => Err(Divert::Kernel),
             None => Ok(0),
         }

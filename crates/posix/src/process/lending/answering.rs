@@ -11,6 +11,7 @@ use slipstack_mem::Descriptor;
 use crate::addr::for_kernel;
 use crate::addr::{AddrBytes, Family, Given, parse_peer};
 use crate::errno::Errno;
+use crate::lending::giving::stream_of;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::lending::owner::set_for_borrower;
@@ -40,6 +41,11 @@ impl Process {
             let len = options.write(room);
             return (Reply::of_len(len), len);
         }
+        if request.call == Call::Unread
+            && let Some(stream) = stream_of(socket)
+        {
+            return (Reply::of_len(stream.unread()), 0);
+        }
         let number = socket.cold.lock().numbers.first().copied();
         let Some(fd) = number.filter(|_| socket.kind == Kind::Dgram) else {
             return (Reply::refused(Errno::ENOTCONN), 0);
@@ -55,7 +61,7 @@ impl Process {
             Call::Send => self.send_for_borrower(fd, request, data),
             Call::Connect => done(self.connect_for_borrower(fd, name)),
             Call::Shutdown => done(self.shutdown_for_borrower(fd, first)),
-            Call::Options => Reply::default(),
+            Call::Options | Call::Unread => Reply::default(),
             Call::Readiness => Reply {
                 flags: readiness_of(socket, fd).cast_signed(),
                 ..Reply::default()

@@ -303,6 +303,29 @@ impl Process {
         }
     }
 
+    /// FIONREAD on a connection that lives elsewhere: asks its owner, which passes nothing on.
+    /// `None`: it has come here.
+    pub(crate) fn count_borrowed(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+    ) -> Option<Outcome<usize>> {
+        if self.begin_use(socket, it) {
+            return None;
+        }
+        let is_held = self.hold_borrowed(socket, it, UserKind::WithLibrary);
+        let here = waiting(socket) as usize;
+        let request = Request::new(Call::Unread, [0, 0]);
+        let asked = is_held && !it.is_streaming();
+        let reply = asked
+            .then(|| self.ask_owner(it, &request, &[], 0))
+            .flatten();
+        Some(match reply {
+            Some((reply, _)) if reply.error == 0 => Ok(here + reply.len),
+            _ => Err(self.borrow(socket, it, ReadRequest::All)),
+        })
+    }
+
     /// The options that were set before a connection came in a message.
     pub(crate) fn learn_options(&self, socket: &Description) {
         let Some(Decided::Foreign(it)) = socket.decided() else {

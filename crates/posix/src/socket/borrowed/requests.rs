@@ -27,6 +27,8 @@ pub(crate) enum Call {
     Options = 7,
     /// Events of poll(2). `numbers[0]` != 0: what is there is notified once more.
     Readiness = 8,
+    /// Bytes that a connection's owner has received and not passed on.
+    Unread = 9,
 }
 
 impl Call {
@@ -40,6 +42,7 @@ impl Call {
             Call::TakeError,
             Call::Options,
             Call::Readiness,
+            Call::Unread,
         ];
         all.into_iter().find(|call| *call as u8 == byte)
     }
