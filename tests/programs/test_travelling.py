@@ -13,8 +13,8 @@ from harness.process import until
 
 SIZE = 300_000
 MUCH = 200_000
-# Nearly all that a ring holds.
-MUCH_MORE = 8_000_000
+# Grandchildren of `branching`.
+BRANCHES = 200
 # The urgent byte.
 MARK = 5000
 URGENT = ("urgent", "inline", "taken")
@@ -74,15 +74,8 @@ def all_arrived(server, down):
     assert f"goes on {len(down)} bytes" in server.output(), f"{len(down)}\n{server.tail()}"
 
 
-def started(world, port, buffer=2 * MUCH):
-    options = ()
-    if buffer == 0:
-        options = ("--sysctl", f"net.ipv4.tcp_rmem=4096 {2 * MUCH_MORE} {2 * MUCH_MORE}")
-        if world.mode == "instance":
-            world.instance = world.instance or world.start_instance("t", *options)
-            options = ()
-    words = (*world.program("travelling.py"), world.address, port, buffer)
-    server = world.stack(*words, options=options)
+def started(world, port):
+    server = world.stack(*world.program("travelling.py"), world.address, port)
     until(lambda: world.mode == "kernel" or "is reached at" in server.errors(), 10, "it is up")
     return server
 
@@ -94,9 +87,9 @@ def send_around_urgent(sock, data):
     sock.sendall(data[MARK + 1 : 2 * MARK])
 
 
-def goes_on(world, who, state, port, buffer=2 * MUCH):
-    server = started(world, port, buffer)
-    unread = {"unread": MUCH, "much": MUCH_MORE}.get(state, 0)
+def goes_on(world, who, state, port):
+    server = started(world, port)
+    unread = {"unread": MUCH, "counted": MUCH}.get(state, 0)
     if state in URGENT:
         unread = 2 * MARK
     up = data_of("up", unread + 50_000)
@@ -215,12 +208,6 @@ def a_connection_in_any_state_is_kept_by_a_process_that_confines_itself(world):
     in_each_state(world, "confined", 7500)
 
 
-@test(modes=("inprocess", "instance"))
-def a_connection_goes_on_with_as_many_unread_bytes_as_a_ring_holds(world):
-    for port, who in enumerate(("exec", "orphan", "threaded", "confined"), 7520):
-        goes_on(world, who, "much", port, 0)
-
-
 @test
 def urgent_data_that_was_not_read_goes_along(world):
     for start, who in enumerate(("orphan", "threaded", "ended", "taker")):
@@ -228,3 +215,22 @@ def urgent_data_that_was_not_read_goes_along(world):
         states = URGENT[:2] if who == "taker" else URGENT
         for port, state in enumerate(states, 7530 + 10 * start):
             goes_on(world, who, state, port)
+
+
+@test
+def a_connection_goes_to_the_child_that_counts_its_unread_bytes(world):
+    goes_on(world, "taker", "counted", 7580)
+
+
+@test
+def grandchildren_use_a_connection_at_which_a_thread_of_their_parent_looks(world):
+    server = started(world, 7590)
+    with connected(world, 7590, server) as sock:
+        sock.sendall(b"branching plain\n")
+        data = b""
+        while not data.endswith(b"."):
+            chunk = sock.recv(1000)
+            assert chunk, f"the end after {len(data)} bytes"
+            data += chunk
+    assert data == b"x" * (1 + BRANCHES) + b".", f"{len(data)} bytes\n{server.tail()}"
+    server.stop()

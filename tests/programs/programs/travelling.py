@@ -1,18 +1,20 @@
-"""Connections that go to another process in any state: travelling.py ADDRESS PORT BUFFER, the
-receive buffer or 0.
+"""Connections that go to another process in any state: travelling.py ADDRESS PORT.
 
 The first line of a connection says who goes on with it and in which state, `WHO STATE`. `exec`:
 this process becomes another program; `orphan`: a child whose maker has ended; `threaded`: one whose
 maker had threads; `ended`: one whose maker a signal ends; `taker`: a child which has used the
-connection for a while and kills its maker; `confined`: this process with a filter for system calls.
-`fin`: the peer has shut its direction, and nothing of it has been read; `shut`: this side has shut
-its own direction; `hasty`: as `shut`, as soon as no more found room; `both`: both; `full`: the peer
-takes no more; `unread`, `much`: much has come and has not been read; `over`: both sides have ended,
-the peer first, and nothing has been read; `waited`: as `over`, this side first; `reset`: the peer
-has reset the connection, and nothing has been read; `urgent`, `inline`, `taken`: among bytes that
-have not been read is an urgent one, with SO_OOBINLINE, or taken already; `plain`: none of these;
-`writing` (`threaded` alone): a thread of the maker's writes until its end."""
+connection for a while and kills its maker; `confined`: this process with a filter for system calls;
+`branching`: children of a child that has threads. `fin`: the peer has shut its direction, and
+nothing of it has been read; `shut`: this side has shut its own direction; `hasty`: as `shut`, as
+soon as no more found room; `both`: both; `full`: the peer takes no more; `unread`: much has come
+and has not been read; `counted` (`taker` alone): as `unread`, and the child counts the bytes;
+`over`: both sides have ended, the peer first, and nothing has been read; `waited`: as `over`, this
+side first; `reset`: the peer has reset the connection, and nothing has been read; `urgent`,
+`inline`, `taken`: among bytes that have not been read is an urgent one, with SO_OOBINLINE, or taken
+already; `plain`: none of these; `writing` (`threaded` alone): a thread of the maker's writes until
+its end."""
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -28,8 +30,10 @@ import threading
 import time
 
 SIZE = 300_000
-MUCH = {"unread": 200_000, "much": 8_000_000}
+MUCH = {"unread": 200_000, "counted": 200_000}
 SIOCATMARK = 0x8905
+# Grandchildren of `branching`.
+BRANCHES = 200
 # The urgent byte.
 MARK = 5000
 URGENT = ("urgent", "inline", "taken")
@@ -86,6 +90,8 @@ def bring_into(sock, state, waits=True):
         sock.sendall(b"have")
     if state == "waited":
         sock.shutdown(socket.SHUT_WR)
+    if state == "counted":
+        waits = True
     if not waits and state in (*MUCH, "fin", "both", "over", "waited", "reset"):
         time.sleep(0.3)
     elif state in ("fin", "both", "over", "waited", "reset"):
@@ -240,19 +246,55 @@ def take(sock, state):
     go_on(sock, state, sent, first)
 
 
+def branch(sock):
+    """Has grandchildren write a byte each while a thread of the child looks at the connection."""
+    maker = os.getpid()
+    if os.fork() != 0:
+        sock.close()
+        while True:
+            time.sleep(1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+    def look():
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                sock.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK)
+
+    threading.Thread(target=look, daemon=True).start()
+    time.sleep(0.05)
+    # Two threads use it: it stays its maker's.
+    sock.send(b"x")
+    for _ in range(BRANCHES):
+        child = os.fork()
+        if child == 0:
+            try:
+                sock.send(b"x")
+            except OSError as error:
+                print(f"a grandchild: {error}", file=sys.stderr, flush=True)
+                os._exit(1)
+            os._exit(0)
+        os.waitpid(child, 0)
+    sock.send(b".")
+    while sock.recv(100):
+        pass
+    os.kill(maker, signal.SIGKILL)
+    os._exit(0)
+
+
 def serve(sock):
     who, state = read_line(sock).split()
     if who == "taker":
         return take(sock, state)
+    if who == "branching":
+        return branch(sock)
     hand_over(sock, who, state, bring_into(sock, state))
 
 
-def main(address, port, buffer):
+def main(address, port):
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if int(buffer) > 0:
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, int(buffer))
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * MUCH["unread"])
         server.bind((address, int(port)))
         server.listen()
         if os.fork() != 0:
