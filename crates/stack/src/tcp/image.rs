@@ -232,6 +232,10 @@ impl Tcp {
         let hash = self.hasher.table(&key);
         match self.find_place(&key, hash) {
             None => {}
+            // This connection itself, which has ended since the image was made.
+            Some(FlowState::TimeWait(index)) if self.is_end_of(index, &fields) => {
+                return Err(SocketError::FlowExists);
+            }
             // An earlier connection of the same two ends: the peer has started over with the sender
             // of this image.
             Some(FlowState::TimeWait(index)) => self.drop_time_wait(index, hash),
@@ -270,6 +274,18 @@ impl Tcp {
         self.enqueue(index);
         self.check_hops_for(&[bounds]);
         Ok(id)
+    }
+
+    /// Returns whether the entry in TIME-WAIT is of the connection of an image, not of an earlier
+    /// one: no number and no timestamp of the image is beyond it.
+    fn is_end_of(&self, index: u32, fields: &Fields) -> bool {
+        let Some(entry) = self.time_waits.entries.at(index) else {
+            return false;
+        };
+        let received = seq::to_wire(fields.irs, fields.rcv_nxt);
+        let sent = seq::to_wire(fields.iss, fields.nxt);
+        let stamp = fields.has(TIMESTAMPS).then_some(fields.ts_recent);
+        entry.covers(sent, received, stamp)
     }
 }
 

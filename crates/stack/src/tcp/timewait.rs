@@ -24,6 +24,9 @@ use slipstack_wire::tcp_options::Timestamps;
 const STALE_MAX: usize = 1024;
 /// Expiry is kept in units of 2²⁰ ns.
 const UNIT_SHIFT: u32 = 20;
+/// Bytes that a copy of a connection is behind its end, at most. The numbers of another connection
+/// are rarely that close below in both directions, even if they are random.
+const COPY_AGE_MAX: u32 = 1 << 26;
 
 #[derive(Clone, Debug)]
 pub struct TimeWait {
@@ -115,6 +118,16 @@ impl TimeWait {
         let acks_beyond = segment.flags.is_ack() && seq::is_older(self.snd_nxt, segment.ack);
         let is_anyones = segment.flags.is_ack() || segment.flags.is_rst();
         is_anyones && !segment.flags.is_syn() && !is_old && (is_beyond || acks_beyond)
+    }
+
+    /// Returns whether these are of this connection before it ended: the next numbers of both
+    /// directions, and TS.Recent.
+    pub fn covers(&self, snd_nxt: u32, rcv_nxt: u32, ts_recent: Option<u32>) -> bool {
+        let stamp = ts_recent.filter(|_| self.has_timestamps);
+        let is_before = |end: u32, number: u32| end.wrapping_sub(number) < COPY_AGE_MAX;
+        is_before(self.snd_nxt, snd_nxt)
+            && is_before(self.rcv_nxt, rcv_nxt)
+            && !stamp.is_some_and(|stamp| seq::is_older(self.ts_recent, stamp))
     }
 
     /// A bare ACK that the peer sent before its FIN.

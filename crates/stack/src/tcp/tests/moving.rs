@@ -210,17 +210,6 @@ fn time_wait_keeps_its_own_segments() {
 }
 
 #[test]
-fn a_connection_takes_the_place_of_an_earlier_one_in_time_wait() {
-    let world = established();
-    let mut later = established();
-    let image = later.stack.tcp_detach(later.conn.unwrap()).unwrap();
-    let mut world = in_time_wait(world);
-    let adopted = world.stack.tcp_adopt(world.now, &image, &mut world.fx);
-    assert!(adopted.is_ok(), "{adopted:?}");
-    assert_eq!(world.stack.tcp_sizes(), sizes(1, 0, 0));
-}
-
-#[test]
 fn the_largest_numbers_in_an_image_are_refused_or_harmless() {
     for is_half_closed in [false, true] {
         let image = {

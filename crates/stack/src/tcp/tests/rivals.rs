@@ -3,7 +3,7 @@
 use super::harness::*;
 use super::moving::other_with_listener;
 use crate::tcp::ConnectionImage;
-use crate::{Event, HalfOpenImage, SocketError, StackConfig};
+use crate::{Event, HalfOpenImage, SocketError, StackConfig, TimeWaitImage};
 use slipstack_wire::tcp_options::TcpOptions;
 
 /// Numbers of the peer's port and ours.
@@ -103,6 +103,39 @@ fn a_handshake_that_gives_way_to_an_open_connection_is_reset() {
         assert_eq!(other.stack.tcp_sizes(), sizes(1, 0, 0));
         other.peer(RST, &[]);
         assert_eq!(other.failed(), Some(crate::Reason::Reset));
+    }
+}
+
+#[test]
+fn an_image_replaces_the_time_wait_of_an_earlier_connection_and_not_its_own() {
+    let mut world = established();
+    let (now, conn) = (world.now, world.conn.unwrap());
+    let image = world.stack.tcp_image(conn).unwrap();
+    let mode = crate::CloseMode::Orderly;
+    world.stack.tcp_close(now, conn, mode, false, &mut world.fx);
+    world.flush();
+    world.take_sent();
+    world.ack = world.ack.wrapping_add(1);
+    world.peer(FIN | ACK, &[]);
+    assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 1));
+    assert_eq!(adopt(&mut world, &image), Err(SocketError::FlowExists));
+    let ended = world.stack.tcp_time_waits(world.now, 1).remove(0);
+    // Of each direction alone; random numbers.
+    let before = |number: u32| number.wrapping_sub(1000);
+    for (received, sent) in [
+        (before(ended.rcv_nxt), ended.snd_nxt),
+        (ended.rcv_nxt, before(ended.snd_nxt)),
+        (ended.rcv_nxt.wrapping_add(1 << 27), ended.snd_nxt),
+    ] {
+        let mut other = other_with_listener(&world);
+        let earlier = TimeWaitImage {
+            rcv_nxt: received,
+            snd_nxt: sent,
+            ..ended.clone()
+        };
+        assert_eq!(other.stack.tcp_adopt_time_wait(other.now, &earlier), Ok(()));
+        assert_eq!(adopt(&mut other, &image), Ok(()));
+        assert_eq!(other.stack.tcp_sizes(), sizes(1, 0, 0));
     }
 }
 
