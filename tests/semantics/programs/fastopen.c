@@ -65,6 +65,18 @@ int main(void) {
     SAY(read_all(fd, back, 5));
     close(fd);
 
+    NOTE("refused, and again without waiting");
+    fd = socket(AF_INET, SOCK_STREAM, 0);
+    SAY(open_to(fd, peer_ip(), REFUSED, "hello", 5));
+    struct timeval limit = {0, 300000};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    struct sockaddr_in nobody = at(getenv("NOBODY_IP"), ECHO);
+    int flags = MSG_FASTOPEN | MSG_NOSIGNAL | MSG_DONTWAIT;
+    long since = now_ms();
+    SAY(sendto(fd, "hello", 5, flags, (void *)&nobody, sizeof nobody));
+    NOTE("%s", took(since, 0));
+    close(fd);
+
     NOTE("refused without waiting");
     fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     SAY(open_to(fd, peer_ip(), REFUSED, "hello", 5));
@@ -84,7 +96,6 @@ int main(void) {
 
     NOTE("nobody, for 300 ms");
     fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct timeval limit = {0, 300000};
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     SAY(open_to(fd, getenv("NOBODY_IP"), ECHO, "hello", 5));
     SAY(open_to(fd, getenv("NOBODY_IP"), ECHO, "hello", 5));

@@ -46,6 +46,15 @@ impl ConnectParams {
         }
     }
 
+    /// Returns the parameters of a call with MSG_FASTOPEN.
+    pub(crate) fn with_data(socket: &Description, flags: i32) -> ConnectParams {
+        ConnectParams {
+            is_nonblocking: socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0,
+            is_fast: true,
+            has_data: true,
+        }
+    }
+
     /// Returns the option that the engine's socket needs for it.
     fn option(self) -> Option<SocketOption> {
         match self.has_data {
@@ -78,7 +87,9 @@ impl Process {
         }
         let socket = self.usable_socket_of(fd)?;
         match socket.decided() {
-            Some(Decided::Stream(stream)) => self.connect_again(&socket, stream, given),
+            Some(Decided::Stream(stream)) => {
+                self.connect_again(&socket, stream, given, ConnectParams::of(&socket))
+            }
             Some(Decided::Listener(_)) if given == Given::Unspecified => {
                 if let Some(number) = socket.kernel_number().filter(|_| socket.kernel_speaks()) {
                     rustix::net::connect_unspec(number.as_fd())?;
@@ -264,6 +275,7 @@ impl Process {
         socket: &Arc<Description>,
         stream: &Stream,
         given: Given,
+        params: ConnectParams,
     ) -> Outcome<()> {
         let remote = match given {
             Given::Addr(remote) => remote,
@@ -278,19 +290,16 @@ impl Process {
             self.network.check_direct(socket, remote)?;
             let attachment = Arc::clone(stream.attachment());
             let sock = open_for_connect(socket, &attachment)?;
+            if let Some(option) = params.option() {
+                attachment.set_option(sock, option);
+            }
             attachment.close(stream.attachment_and_sock().1, CloseMode::Abort);
             attachment.name(sock, socket);
             stream.try_again(sock);
-            return self.attempt(
-                socket,
-                stream,
-                (&attachment, sock),
-                remote,
-                ConnectParams::of(socket),
-            );
+            return self.attempt(socket, stream, (&attachment, sock), remote, params);
         }
         match stream.connect_again() {
-            Err(Errno::EALREADY) if !socket.is_nonblocking() => {
+            Err(Errno::EALREADY) if !params.is_nonblocking => {
                 self.await_connection(socket, stream, Errno::EALREADY)
             }
             outcome => {

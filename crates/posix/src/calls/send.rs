@@ -60,7 +60,8 @@ impl Process {
                 let mut flags = flags;
                 if flags & libc::MSG_FASTOPEN != 0 && stream.is_failed() {
                     let remote = self.network.opening_to(socket, to)?;
-                    self.connect_again(socket, stream, Given::Addr(remote))?;
+                    let params = ConnectParams::with_data(socket, flags);
+                    self.connect_again(socket, stream, Given::Addr(remote), params)?;
                     flags &= !libc::MSG_FASTOPEN;
                 }
                 let stamps = match control {
@@ -180,11 +181,7 @@ impl Process {
         flags: i32,
     ) -> Outcome<usize> {
         let remote = self.network.opening_to(socket, to)?;
-        let params = ConnectParams {
-            is_nonblocking: socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0,
-            is_fast: true,
-            has_data: true,
-        };
+        let params = ConnectParams::with_data(socket, flags);
         self.connect_fresh(socket, remote, params)?;
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
