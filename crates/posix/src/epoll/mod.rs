@@ -8,6 +8,7 @@
 mod home;
 mod kernel_part;
 mod popping;
+mod room;
 mod set;
 mod shared;
 mod watching;

@@ -16,7 +16,7 @@ use crate::ready::{Awaited, KernelLooks, Rings, Waiter, Watch, Watcher, bits};
 use crate::socket::description::{Decided, Description};
 
 const EDGE: u32 = libc::EPOLLET as u32;
-const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
+pub(super) const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 /// EP_PRIVATE_BITS: the remaining event bits of a ONESHOT item that has fired.
 pub(crate) const PRIVATE: u32 = EDGE | ONE_SHOT | EXCLUSIVE | libc::EPOLLWAKEUP as u32;
@@ -97,6 +97,8 @@ pub(crate) struct Item {
     pub(crate) edges: u32,
     /// The number carries a kernel socket that is a member of the kernel's set too.
     pub(crate) has_kernel_part: bool,
+    /// The kernel's part is not asked for room, because the stack's has none.
+    pub(crate) is_without_room: bool,
 }
 
 impl Item {
@@ -134,7 +136,7 @@ pub(crate) struct Inner {
     pub(crate) numbers: Vec<i32>,
     pub(crate) looks: KernelLooks,
     /// Items with a kernel part; few.
-    both: Vec<u64>,
+    pub(super) both: Vec<u64>,
     /// The engine that it is at home at, if it is not the first.
     home: Option<Arc<Attachment>>,
     /// Members that have come since the last wait and may be on another engine.
@@ -184,6 +186,8 @@ pub(crate) struct Set {
     unsettled_waits: AtomicU32,
     /// Members have come that may be on another engine.
     pub(crate) has_remote_members: AtomicBool,
+    /// See [`Item::is_without_room`].
+    pub(super) is_any_without_room: AtomicBool,
 }
 
 impl Set {
@@ -204,6 +208,7 @@ impl Set {
             home: Home::default(),
             unsettled_waits: AtomicU32::new(0),
             has_remote_members: AtomicBool::new(false),
+            is_any_without_room: AtomicBool::new(false),
         }
     }
 
@@ -300,6 +305,7 @@ impl Set {
                 is_queued: false,
                 edges: 0,
                 has_kernel_part: false,
+                is_without_room: false,
             },
         );
         Ok(item)

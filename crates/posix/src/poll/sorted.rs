@@ -27,6 +27,9 @@ pub(crate) struct Sorted {
     /// Indices in the program's array, for each of `kernel`.
     indices: Vec<usize>,
     kernel: Vec<libc::pollfd>,
+    /// Indices in the program's array of sockets that have parts on both sides and no room on ours:
+    /// the kernel is not asked for room.
+    without_room: Vec<(usize, Arc<Description>)>,
     /// Some are datagram sockets of other processes.
     pub(crate) has_lent_datagrams: bool,
 }
@@ -45,6 +48,15 @@ impl Sorted {
                 has_kernel
             }
         };
+        let mut events = fd.events;
+        if let Some(Target::Socket(socket)) = &target
+            && has_kernel
+            && events & libc::POLLOUT != 0
+            && socket.awaits_room()
+        {
+            events &= !libc::POLLOUT;
+            self.without_room.push((index, Arc::clone(socket)));
+        }
         if let Some(target) = target {
             if let Some((socket, _)) = lent(&target) {
                 self.has_lent_datagrams |= socket.kind == Kind::Dgram;
@@ -55,7 +67,11 @@ impl Sorted {
         }
         if has_kernel {
             self.indices.push(index);
-            self.kernel.push(libc::pollfd { revents: 0, ..*fd });
+            self.kernel.push(libc::pollfd {
+                revents: 0,
+                events,
+                ..*fd
+            });
         }
     }
 
@@ -135,6 +151,13 @@ impl Sorted {
             let ready = target.readiness() as i16 & (fd.events | ALWAYS);
             fd.revents = ready;
             count += usize::from(ready != 0);
+        }
+        for (index, socket) in &self.without_room {
+            if !socket.awaits_room() {
+                let fd = &mut fds[*index];
+                count += usize::from(fd.revents == 0);
+                fd.revents |= libc::POLLOUT;
+            }
         }
         count
     }

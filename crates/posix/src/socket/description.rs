@@ -342,6 +342,15 @@ impl Description {
         self.error_queue.bits() | self.own_readiness()
     }
 
+    /// Whether it is a datagram socket for whose datagrams the stack has no room. Its kernel part,
+    /// if it has one, knows nothing of that.
+    pub(crate) fn awaits_room(&self) -> bool {
+        match self.decided() {
+            Some(Decided::Dgram(dgram)) => dgram.awaits_room(),
+            _ => false,
+        }
+    }
+
     /// Stamps what has been acknowledged; an event comes with the next acknowledgement.
     #[cold]
     pub(crate) fn settle_acks(&self) -> bool {

@@ -479,6 +479,15 @@ impl Dgram {
         attachment.udp_send(sock, envelope, bufs)
     }
 
+    /// Returns whether a send has found no room, and there is too little still (sock_writeable()).
+    /// Then an event comes with the room.
+    pub(crate) fn awaits_room(&self) -> bool {
+        self.wants_space.load(Ordering::SeqCst)
+            && self
+                .part()
+                .is_some_and(|(attachment, sock)| !attachment.program.is_writable(sock))
+    }
+
     /// datagram_poll() for the stack's part.
     pub(crate) fn readiness(&self) -> u32 {
         let mut ready = shut_bits(self.shut.load(Ordering::Relaxed));
@@ -508,7 +517,7 @@ impl Dgram {
         {
             ready |= bits::IN;
         }
-        if self.side() == Side::Stack {
+        if self.side() == Side::Stack && !self.awaits_room() {
             ready |= bits::OUT;
         }
         ready
@@ -516,10 +525,11 @@ impl Dgram {
 
     pub(crate) fn edges(&self) -> u32 {
         let ready = self.readiness() & !bits::OUT;
-        let is_awaited = self.wants_space.load(Ordering::SeqCst)
+        let has_room_again = self.wants_space.load(Ordering::SeqCst)
+            && !self.awaits_room()
             && self.wants_space.swap(false, Ordering::SeqCst);
         // A thread may wait for the stack's room even where the kernel's part answers for room.
-        match is_awaited {
+        match has_room_again {
             true => ready | bits::OUT,
             false => ready,
         }

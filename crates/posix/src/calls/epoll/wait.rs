@@ -69,6 +69,7 @@ impl Process {
             may_restart: false,
             ends_when_stopped: true,
         };
+        set.ask_for_room_again();
         let count = self.wait(&plan, |look| {
             let count = self.collect(&set, epfd.fd, out, look);
             Ok((count > 0).then_some(count))
@@ -190,7 +191,12 @@ impl Process {
             let data = event.data.u64();
             let mut events = { event.flags }.bits();
             if lives_in_both {
-                events = self.on_kernel_event(set, data, events);
+                if events & bits::OUT != 0 {
+                    events = set.vet_room(data, events);
+                }
+                if events != 0 {
+                    events = self.on_kernel_event(set, data, events);
+                }
                 if events == 0 {
                     continue;
                 }
