@@ -1,7 +1,7 @@
 //! Builds an engine from a lease.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use slipstack_channel::control::net::NetworkState;
@@ -17,7 +17,7 @@ use slipstack_engine::{
 };
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::thread::thread_id;
-use slipstack_mem::{Doorbell, Region, now_ns, raised};
+use slipstack_mem::{Doorbell, Lock, Region, now_ns, raised};
 use tracing::info;
 
 use crate::door::random_u64;
@@ -234,6 +234,22 @@ fn stack_config(settings: &Settings, parts: &Parts, network: &Arc<NetworkState>)
     config
 }
 
+/// Processes and slots of the engines that have had a capture.
+static CAPTURED: LazyLock<Lock<Vec<(u32, u16)>>> = LazyLock::new(Lock::default);
+
+/// The end of the name of an engine's capture. A slot may be a process's again after it was given
+/// back.
+fn capture_suffix(slot: u16) -> String {
+    let this = (std::process::id(), slot);
+    let mut captured = CAPTURED.lock();
+    let former = captured.iter().filter(|it| **it == this).count();
+    captured.push(this);
+    match former {
+        0 => format!(".{}.{slot}", this.0),
+        _ => format!(".{}.{slot}-{}", this.0, former + 1),
+    }
+}
+
 /// Every engine writes a file of its own.
 fn capture(
     device: Box<dyn Device>,
@@ -241,7 +257,7 @@ fn capture(
     (settings, interface, slot): (&Settings, &str, u16),
 ) -> Result<Box<dyn Device>, Error> {
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.{slot}", std::process::id()));
+    name.push(capture_suffix(slot));
     let plan = Plan {
         path: name.into(),
         interface: interface.to_owned(),
@@ -342,4 +358,17 @@ fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {
         neighbours: Neighbours::open(neighbours).map_err(Error::io(shared))?,
         claim,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_that_is_leased_again_has_a_new_capture() {
+        let pid = std::process::id();
+        let names = [60_000, 60_001, 60_000, 60_000].map(capture_suffix);
+        let expected = ["60000", "60001", "60000-2", "60000-3"];
+        assert_eq!(names, expected.map(|it| format!(".{pid}.{it}")));
+    }
 }

@@ -442,7 +442,10 @@ impl Attach for Client {
     fn on_given_back(&self, slot: u16) {
         let mut state = self.state().lock();
         let engines = &mut state.further_engines;
-        engines.retain(|it| it.slot != Some(slot));
+        // A later engine may have got the slot again.
+        if let Some(at) = engines.iter().position(|it| it.slot == Some(slot)) {
+            engines.remove(at);
+        }
     }
 
     fn engines_max(&self) -> usize {

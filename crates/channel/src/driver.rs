@@ -41,6 +41,12 @@ impl WaitOn {
     };
 }
 
+/// Ends the session of an engine without use. Returns what is left to do once the engine is closed.
+pub type OnUnused = Box<dyn Fn() -> Option<Closed> + Send + Sync>;
+
+/// Called once an engine is closed.
+pub type Closed = Box<dyn FnOnce() + Send>;
+
 /// An attached engine as the program's side sees it.
 pub trait Driver: Send + Sync {
     /// Lets the engine work: in-process runs one turn (RX burst, commands, timers, flush) if no
@@ -75,7 +81,7 @@ pub trait Driver: Send + Sync {
 
     /// Sets the function that the stand-in calls, on its own thread, now and then while no thread
     /// of the program drives the engine: it may end the session. Set once.
-    fn set_on_unused(&self, _call: Box<dyn Fn() + Send + Sync>) {}
+    fn set_on_unused(&self, _call: OnUnused) {}
 
     /// Returns whether the engine has no sockets and no connections, except those in TIME-WAIT,
     /// which the keeper takes over.

@@ -48,7 +48,7 @@ pub use attach::{Attach, AttachError, EngineHandle, LeftBehind};
 pub use cell::Limits;
 pub use command::{Coded, Command, Everyday, Ticket};
 pub use datagram::{ENVELOPE_LEN, Envelope};
-pub use driver::{Driver, Placement, TurnOutcome, WaitOn};
+pub use driver::{Closed, Driver, OnUnused, Placement, TurnOutcome, WaitOn};
 pub use engine_end::{Contradiction, EngineEnd};
 pub use event::{ChannelEvent, EventKind};
 pub use flows::{FlowDirectory, FlowEntry, Opened, flows};

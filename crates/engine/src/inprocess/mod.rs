@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use slipstack_channel::{Driver, Placement, SockId, TurnOutcome, WaitOn};
+use slipstack_channel::{Driver, OnUnused, Placement, SockId, TurnOutcome, WaitOn};
 use slipstack_mem::{Doorbell, Guard, Lock, now_ns};
 use slipstack_stack::Instant;
 
@@ -66,7 +66,7 @@ struct Shared {
     /// [`Driver::set_on_unseen_events`].
     on_unseen_events: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// [`Driver::set_on_unused`].
-    on_unused: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    on_unused: OnceLock<OnUnused>,
 }
 
 impl InProcess {
@@ -340,7 +340,7 @@ impl Driver for InProcess {
         let _ = self.shared.on_unseen_events.set(call);
     }
 
-    fn set_on_unused(&self, call: Box<dyn Fn() + Send + Sync>) {
+    fn set_on_unused(&self, call: OnUnused) {
         let _ = self.shared.on_unused.set(call);
     }
 

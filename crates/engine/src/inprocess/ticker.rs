@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use slipstack_channel::Closed;
 use slipstack_mem::thread::{Quiet, spawn_quiet, thread_id};
 use slipstack_mem::{Descriptor, Doorbell, now_ns};
 
@@ -79,11 +80,17 @@ impl Ticker {
             parking: Arc::clone(&parking),
             looks: Cell::default(),
             pace: Pace::NEW,
+            closed: Cell::default(),
         };
         let own = Arc::clone(&thread);
         let handle = spawn_quiet("slipstack-tick", move || {
             own.store(thread_id(), Ordering::Relaxed);
             watch.run();
+            let closed = watch.closed.take();
+            drop(watch);
+            if let Some(closed) = closed {
+                closed();
+            }
         })?;
         Ok(Ticker {
             handle,
@@ -149,6 +156,8 @@ struct Watch {
     parking: Arc<Parking>,
     looks: Cell<Looks>,
     pace: Pace,
+    /// Called once the engine is closed, if it was given back.
+    closed: Cell<Option<Closed>>,
 }
 
 impl Watch {
@@ -260,15 +269,18 @@ impl Watch {
     }
 
     /// Tells the program, now and then, that none of its threads drives the engine, which it may
-    /// end. Returns the time of the next such look.
+    /// end while the keeper is there to take it. Returns the time of the next such look.
     fn look_for_use(&self) -> u64 {
         let Some(on_unused) = self.shared.on_unused.get() else {
             return u64::MAX;
         };
-        let (looks, is_due) = self.looks.get().at(now_ns());
+        let now_ns = now_ns();
+        let (looks, is_due) = self.looks.get().at(now_ns);
         self.looks.set(looks);
-        if is_due {
-            on_unused();
+        let driven_at = self.shared.driven_at.load(Ordering::Relaxed);
+        let is_idle = now_ns.saturating_sub(driven_at) >= UNUSED_NS;
+        if is_due && is_idle && !self.shared.is_alone.load(Ordering::Relaxed) {
+            self.closed.set(on_unused());
         }
         looks.next_ns
     }

@@ -196,6 +196,7 @@ impl Process {
                 .iter()
                 .flat_map(|attachment| attachment.driver.descriptors()),
         );
+        all.extend(self.engines.closing());
         all.extend(self.engines.station.sleepers.numbers());
         all.extend(self.numbers.descriptors());
         all.extend(self.kqueues.descriptor());

@@ -348,11 +348,11 @@ impl Homes {
         leave(&mut self.all.lock(), set);
     }
 
-    /// Settles where a set is at home, unless another thread has done that meanwhile.
+    /// Settles where a set is at home, unless another thread has done that meanwhile, or the engine
+    /// has been given back.
     pub(crate) fn settle(&self, set: &Set, number: u32) {
         let mut all = self.all.lock();
-        if set.home.is_unsettled() {
-            enter(&mut all, set, number);
+        if set.home.is_unsettled() && enter(&mut all, set, number) {
             set.home.settle(number);
         }
     }
@@ -360,8 +360,7 @@ impl Homes {
     /// As [`Homes::settle`], temporarily.
     pub(crate) fn settle_temporarily(&self, set: &Set, number: u32) {
         let mut all = self.all.lock();
-        if set.home.is_unsettled() {
-            enter(&mut all, set, number);
+        if set.home.is_unsettled() && enter(&mut all, set, number) {
             set.home.settle_temporarily(number);
         }
     }
@@ -370,8 +369,10 @@ impl Homes {
     pub(crate) fn settle_again(&self, set: &Set, number: u32) {
         let mut all = self.all.lock();
         leave(&mut all, set);
-        enter(&mut all, set, number);
-        set.home.settle(number);
+        match enter(&mut all, set, number) {
+            true => set.home.settle(number),
+            false => set.home.forget(),
+        }
     }
 
     pub(crate) fn hold(&self) {
@@ -392,11 +393,18 @@ impl Homes {
     }
 }
 
-fn enter(all: &mut All, set: &Set, number: u32) {
-    if let Some(engine) = all.engines.iter_mut().find(|it| it.number == number) {
-        engine.users += 1;
-        set.set_engine(Some(Arc::clone(&engine.attachment)));
+/// Counts a set at an engine. Returns whether there is such an engine.
+fn enter(all: &mut All, set: &Set, number: u32) -> bool {
+    if number == FIRST {
+        return true;
     }
+    let engine = all.engines.iter_mut().find(|it| it.number == number);
+    let Some(engine) = engine else {
+        return false;
+    };
+    engine.users += 1;
+    set.set_engine(Some(Arc::clone(&engine.attachment)));
+    true
 }
 
 fn leave(all: &mut All, set: &Set) {

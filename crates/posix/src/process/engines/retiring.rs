@@ -8,6 +8,8 @@
 
 use std::sync::{Arc, Weak};
 
+use slipstack_channel::Closed;
+
 use crate::attachment::Attachment;
 use crate::process::engines::Engines;
 
@@ -17,29 +19,63 @@ impl Engines {
         let engines = Weak::clone(&self.itself);
         let it = Arc::downgrade(attachment);
         attachment.driver.set_on_unused(Box::new(move || {
-            if let Some(engines) = engines.upgrade() {
-                engines.on_unused(&it);
-            }
+            let engines = engines.upgrade()?;
+            engines.on_unused(&it)
         }));
     }
 
-    /// No thread has driven the engine for a while. Runs on its stand-in.
-    fn on_unused(&self, it: &Weak<Attachment>) {
+    /// No thread has driven the engine for a while. Runs on its stand-in, for which nobody waits.
+    fn on_unused(&self, it: &Weak<Attachment>) -> Option<Closed> {
         if !self.homes.is_unused(it) {
-            return;
+            return None;
         }
-        // A thread that attaches may be about to take it, and a process that forks waits until its
-        // descriptors are closed. Nobody waits for this stand-in.
-        let _turn = self.attaching.lock();
-        let Some(attachment) = self.homes.take_unused(it) else {
-            return;
+        let (attachment, descriptors) = {
+            // A thread that attaches may be about to take it.
+            let _turn = self.attaching.lock();
+            let mut closing = self.closing.lock();
+            let attachment = self.homes.take_unused(it)?;
+            let descriptors = descriptors_of(&attachment);
+            closing.extend(&descriptors);
+            (attachment, descriptors)
         };
+        let slot = attachment.driver.slot();
         self.kernel.begin_call();
+        // The keeper may take its time: meanwhile the program can fork and attach.
         attachment.end_session(self.kernel.now_ns());
-        if let Some(slot) = attachment.driver.slot() {
-            self.attach.on_given_back(slot);
-        }
+        // A process that forks waits until all is closed.
+        self.attaching.hold();
         drop(attachment);
         self.kernel.end_call();
+        let engines = Weak::clone(&self.itself);
+        Some(Box::new(move || {
+            if let Some(engines) = engines.upgrade() {
+                engines.on_closed(slot, &descriptors);
+            }
+        }))
     }
+
+    fn on_closed(&self, slot: Option<u16>, descriptors: &[i32]) {
+        if let Some(slot) = slot {
+            self.attach.on_given_back(slot);
+        }
+        let mut closing = self.closing.lock();
+        for descriptor in descriptors {
+            if let Some(at) = closing.iter().position(|it| it == descriptor) {
+                closing.swap_remove(at);
+            }
+        }
+        drop(closing);
+        self.attaching.release();
+    }
+
+    /// Descriptors of engines that are given back and not closed yet.
+    pub(crate) fn closing(&self) -> Vec<i32> {
+        self.closing.lock().clone()
+    }
+}
+
+fn descriptors_of(attachment: &Attachment) -> Vec<i32> {
+    let mut all = attachment.driver.descriptors();
+    all.extend(attachment.station.sleepers.numbers());
+    all
 }
