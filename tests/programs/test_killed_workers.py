@@ -27,8 +27,8 @@ class Workers:
         self.world, self.count, self.killed = world, count, []
 
     def settle(self):
-        """Until an engine listens for a worker, the keeper does without the deferral: waits until
-        all of them have answered, or for a second, as on the kernel some may have nothing to do."""
+        """Waits until all workers have answered, or for a second, as on the kernel some may have
+        nothing to do."""
         seen, end = set(), time.monotonic() + 1
         while len(seen) < self.count and time.monotonic() < end:
             with self.world.connect(PORT, LIMIT_S, self.address) as sock:

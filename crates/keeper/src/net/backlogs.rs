@@ -23,6 +23,8 @@ use super::intents::Intent;
 
 /// Most connections that wait at one socket, whatever its backlog.
 const BACKLOG_MAX: u32 = 4096;
+/// SYN-ACKs for which a connection waits for data where the listener defers: half a minute.
+const DEFERRALS: u8 = 5;
 /// Sockets that are listened for at most.
 const LISTENERS_MAX: usize = 1024;
 /// Received bytes of all waiting connections at most; one that gets more is reset.
@@ -266,6 +268,7 @@ impl Net {
             is_v6_only: intent.is_v6_only,
             socket: SocketOptions {
                 link,
+                defer_accept: if intent.is_deferring { DEFERRALS } else { 0 },
                 ..SocketOptions::default()
             },
         };

@@ -34,6 +34,9 @@ const DEVICE_AT: usize = 40;
 /// INET_DIAG_SOCKOPT and the bit `freebind` of its first byte.
 const SOCKOPT: u16 = 22;
 const FREEBIND: u8 = 1 << 2;
+/// IP_MULTICAST_LOOP there, by which a listener shows that it does not defer: TCP has no use for
+/// it, and the kernel does not tell of TCP_DEFER_ACCEPT.
+const MULTICAST_LOOP: u8 = 1 << 4;
 /// INET_DIAG_SKV6ONLY.
 const SKV6ONLY: u16 = 11;
 /// INET_DIAG_SKMEMINFO, the position of SK_MEMINFO_RCVBUF in it, and the bit that requests it.
@@ -50,6 +53,8 @@ pub(super) struct Intent {
     pub(super) backlog: u32,
     /// SO_RCVBUF, as the kernel counts.
     pub(super) rcvbuf: u32,
+    /// TCP_DEFER_ACCEPT.
+    pub(super) is_deferring: bool,
     /// The interface that it is bound to (SO_BINDTODEVICE); 0 = none.
     device: u32,
 }
@@ -202,12 +207,16 @@ fn read_intent(body: &[u8]) -> Option<(u16, Intent)> {
         is_v6_only: false,
         backlog: u32::from_ne_bytes(body.get(BACKLOG_AT..BACKLOG_AT + 4)?.try_into().ok()?),
         rcvbuf: 0,
+        is_deferring: false,
         device: u32::from_ne_bytes(body.get(DEVICE_AT..DEVICE_AT + 4)?.try_into().ok()?),
     };
     let mut has_freebind = false;
     for (kind, value) in netlink::attributes(body.get(ANSWER..)?) {
         match kind {
-            SOCKOPT => has_freebind = value.first()? & FREEBIND != 0,
+            SOCKOPT => {
+                has_freebind = value.first()? & FREEBIND != 0;
+                intent.is_deferring = value.first()? & MULTICAST_LOOP == 0;
+            }
             SKV6ONLY => intent.is_v6_only = *value.first()? != 0,
             SKMEMINFO => {
                 let word = value.get(RCVBUF_AT..RCVBUF_AT + 4)?;
@@ -265,6 +274,7 @@ mod tests {
             is_v6_only,
             backlog: 0,
             rcvbuf: 0,
+            is_deferring: false,
             device: 0,
         };
         let (v4, v6) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([1u16; 8]));

@@ -10,6 +10,7 @@ use crate::addr::stack_addr;
 use crate::addr::{AddrBytes, Given, for_kernel, parse_local};
 use crate::calls::alone::bounded;
 use crate::errno::Errno;
+use crate::kernel::Kernel;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::Settings;
@@ -255,6 +256,7 @@ impl Process {
             return Ok(backlog_without_kernel(backlog));
         }
         let number = socket.kernel_number().ok_or(Errno::EBADF)?;
+        show_deferral(&*self.kernel, socket);
         match rustix::net::listen(number.as_fd(), backlog) {
             Ok(()) => Ok(backlog_of(&*self.kernel, number)),
             Err(rustix::io::Errno::ADDRINUSE) => {
@@ -418,4 +420,17 @@ pub(crate) fn insist_on_listening(settings: &Settings, socket: &Arc<Description>
         }
     })?;
     Ok(())
+}
+
+/// Shows the keeper, which answers until an engine listens, that connections wait for data
+/// (TCP_DEFER_ACCEPT), by an option of the kernel's part that a listener has no use for.
+pub(crate) fn show_deferral(kernel: &dyn Kernel, socket: &Description) {
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT);
+    let asked = socket.cold.lock().options.int(level, name);
+    let (Some(seconds), Some(number)) = (asked, socket.kernel_number()) else {
+        return;
+    };
+    let (level, name) = (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP);
+    let value = i32::from(seconds <= 0).to_ne_bytes();
+    let _ = kernel.setsockopt(number.number(), level, name, &value);
 }

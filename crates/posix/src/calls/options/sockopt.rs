@@ -8,6 +8,7 @@ use rustix::net::SocketFlags;
 use slipstack_channel::Congestion;
 
 use crate::addr::Family;
+use crate::calls::name::show_deferral;
 use crate::calls::options::memory::figures_of;
 use crate::calls::options::stamping::{is_stamping, requested_messages, stamping_value};
 use crate::errno::Errno;
@@ -86,6 +87,9 @@ impl Process {
                     (&*listener.stack(), options.for_stack(level, name))
                 {
                     attachment.set_option(*sock, option);
+                }
+                if (level, name) == (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) {
+                    show_deferral(&*self.kernel, &socket);
                 }
             }
             Some(Decided::Foreign(it)) => self.set_where_it_lives(it, (level, name), value)?,
@@ -307,7 +311,10 @@ impl Process {
                 Some(i32::from(socket.cold.lock().options.is_on(level, name)))
             }
             (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => peek_offset(socket),
-            // The kernel's part has it for our own purpose.
+            // The kernel's part has these for our own purposes.
+            (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP) if socket.kind == Kind::Stream => {
+                Some(socket.cold.lock().options.int(level, name).unwrap_or(1))
+            }
             (libc::IPPROTO_IP, libc::IP_FREEBIND) if self.network.policy().is_some() => {
                 Some(i32::from(socket.cold.lock().options.has_freebind()))
             }
