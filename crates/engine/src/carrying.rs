@@ -306,7 +306,8 @@ impl Environment {
     fn look_at_taker(&mut self, owner: Owner) -> Option<(bool, u64)> {
         let (socket, end) = self.client(owner.client)?.find(owner.sock)?;
         let may_take = socket.kind == Transport::Tcp && socket.role == Role::None;
-        let is_new = socket.receive.head() == 0 && socket.send.acked() == 0;
+        let is_unused = socket.receive.head() == 0 && socket.send.acked() == 0;
+        let is_new = is_unused && !socket.state.contains(State::CLOSED);
         may_take.then(|| (is_new, socket.send.look(end, owner.sock).upto))
     }
 

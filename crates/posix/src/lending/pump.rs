@@ -540,12 +540,21 @@ pub(crate) fn has_hung_up(end: &OwnedFd) -> bool {
     found.is_ok() && fds[0].revents().contains(PollFlags::HUP)
 }
 
-/// `None`: it takes no more.
-fn give_peer(stream: &Stream, bytes: &[u8], takes: &mut bool) -> Option<usize> {
-    let send = |bytes: &[u8]| match stream.enqueue(&[IoSlice::new(bytes)], Push::Now) {
+/// `None`: it takes no more. `is_reset` is set if that is an error, which is taken here.
+fn give_peer(
+    stream: &Stream,
+    bytes: &[u8],
+    takes: &mut bool,
+    is_reset: &mut bool,
+) -> Option<usize> {
+    let mut send = |bytes: &[u8]| match stream.enqueue(&[IoSlice::new(bytes)], Push::Now) {
         Ok(count) => Some(count),
         Err(StreamError::Wait) => Some(0),
-        Err(_) => None,
+        Err(StreamError::Pipe) => None,
+        Err(StreamError::Errno(_)) => {
+            *is_reset = true;
+            None
+        }
     };
     if bytes.is_empty() {
         return Some(0);

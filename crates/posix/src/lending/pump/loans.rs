@@ -35,10 +35,10 @@ impl Pump {
     /// Passes on bytes that have just been read, or the rest of former ones.
     pub(super) fn pass_to_peer(&mut self, stream: &Stream, fresh: Option<&[u8]>) -> Option<usize> {
         self.note_loan(stream, |loan| loan.taking().unsure());
-        let takes = &mut self.peers.takes;
+        let (takes, is_reset) = (&mut self.peers.takes, &mut self.is_reset);
         let mut sent = 0;
         let give = |bytes: &[u8]| {
-            let count = give_peer(stream, bytes, takes);
+            let count = give_peer(stream, bytes, takes, is_reset);
             sent = count.unwrap_or(0);
             count
         };
