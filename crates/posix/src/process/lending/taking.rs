@@ -6,7 +6,7 @@
 //! would be behind those that come with the connection: the program reads them first, and the
 //! steward adds none meanwhile ([`Borrowed::hold`]).
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -124,9 +124,10 @@ impl Process {
 
     /// Others may have the other end of the pair still that this process has had: in a message
     /// which is on its way, or without having said so. They go on as they would with the former
-    /// owner.
+    /// owner, and what one has written that has ended is sent.
     fn serve_others(&self, socket: &Arc<Description>, pair: Option<OwnedFd>) {
-        let Some(pair) = pair.filter(|pair| !has_hung_up(pair)) else {
+        let is_used = |pair: &OwnedFd| !has_hung_up(pair) || holds_bytes(pair);
+        let Some(pair) = pair.filter(is_used) else {
             return;
         };
         let Some(this) = self.this.get() else { return };
@@ -186,8 +187,11 @@ pub(super) fn has_other_threads(looks: u32) -> bool {
 
 /// Returns whether the steward has passed on bytes that the program has not read.
 fn has_unread(socket: &Description) -> bool {
-    let count = socket
-        .kernel_number()
-        .and_then(|number| rustix::io::ioctl_fionread(number.as_fd()).ok());
-    count != Some(0)
+    let number = socket.kernel_number();
+    number.is_none_or(|number| holds_bytes(number.as_fd()))
+}
+
+/// Returns whether bytes are to be read, for all that is known.
+fn holds_bytes(socket: impl AsFd) -> bool {
+    !matches!(rustix::io::ioctl_fionread(socket), Ok(0))
 }
