@@ -218,19 +218,56 @@ def urgent_data_that_was_not_read_goes_along(world):
 
 
 @test
+def a_connection_that_was_made_without_waiting_in_connect_goes_along(world):
+    for port, who in enumerate(("exec", "orphan", "threaded", "taker", "confined"), 7600):
+        goes_on_outgoing(world, who, port)
+
+
+def goes_on_outgoing(world, who, port):
+    server = started(world, port)
+    up = data_of("up", 50_000)
+    with connected(world, port, server) as first:
+        with world.at_peer():
+            listener = socket.create_server((first.getsockname()[0], 0))
+        with listener:
+            listener.settimeout(20)
+            first.sendall(f"{who} outgoing {listener.getsockname()[1]}\n".encode())
+            sock, _ = listener.accept()
+        with sock:
+            sock.settimeout(20)
+            until(lambda: "goes on" in server.output(), 20, f"{who}\n{server.tail()}")
+            sock.sendall(up)
+            sock.shutdown(socket.SHUT_WR)
+            down = everything(sock)
+    assert down == data_of("down", SIZE), f"{who}: {len(down)} bytes"
+    told = f"got {len(up)} {hashlib.sha256(up).hexdigest()}"
+    until(lambda: told in server.output(), 10, f"{who}: {told}\n{server.tail()}")
+    server.stop()
+
+
+@test
 def a_connection_goes_to_the_child_that_counts_its_unread_bytes(world):
     goes_on(world, "taker", "counted", 7580)
 
 
 @test
 def grandchildren_use_a_connection_at_which_a_thread_of_their_parent_looks(world):
-    server = started(world, 7590)
-    with connected(world, 7590, server) as sock:
-        sock.sendall(b"branching plain\n")
+    assert_all_write(world, 7590, "plain", 1 + BRANCHES)
+
+
+@test
+def grandchildren_use_a_connection_that_their_parent_takes_over(world):
+    assert_all_write(world, 7591, "alone", 1 + BRANCHES + BRANCHES // 10)
+
+
+def assert_all_write(world, port, state, count):
+    server = started(world, port)
+    with connected(world, port, server) as sock:
+        sock.sendall(f"branching {state}\n".encode())
         data = b""
         while not data.endswith(b"."):
             chunk = sock.recv(1000)
             assert chunk, f"the end after {len(data)} bytes"
             data += chunk
-    assert data == b"x" * (1 + BRANCHES) + b".", f"{len(data)} bytes\n{server.tail()}"
+    assert data == b"x" * count + b".", f"{len(data)} bytes\n{server.tail()}"
     server.stop()

@@ -11,8 +11,9 @@ and has not been read; `counted` (`taker` alone): as `unread`, and the child cou
 `over`: both sides have ended, the peer first, and nothing has been read; `waited`: as `over`, this
 side first; `reset`: the peer has reset the connection, and nothing has been read; `urgent`,
 `inline`, `taken`: among bytes that have not been read is an urgent one, with SO_OOBINLINE, or taken
-already; `plain`: none of these; `writing` (`threaded` alone): a thread of the maker's writes until
-its end."""
+already; `outgoing PORT`: not this connection, but one that is made to that port of the peer's
+without waiting for it in connect(); `plain`: none of these; `writing` (`threaded` alone): a thread
+of the maker's writes until its end; `alone` (`branching` alone): the child has no threads."""
 
 import contextlib
 import ctypes
@@ -246,8 +247,9 @@ def take(sock, state):
     go_on(sock, state, sent, first)
 
 
-def branch(sock):
-    """Has grandchildren write a byte each while a thread of the child looks at the connection."""
+def branch(sock, state):
+    """Has grandchildren write a byte each while a thread of the child looks at the connection, or
+    while the child takes it over."""
     maker = os.getpid()
     if os.fork() != 0:
         sock.close()
@@ -260,11 +262,14 @@ def branch(sock):
             with contextlib.suppress(BlockingIOError):
                 sock.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK)
 
-    threading.Thread(target=look, daemon=True).start()
-    time.sleep(0.05)
+    if state != "alone":
+        threading.Thread(target=look, daemon=True).start()
+        time.sleep(0.05)
     # Two threads use it: it stays its maker's.
     sock.send(b"x")
-    for _ in range(BRANCHES):
+    for number in range(BRANCHES):
+        if state == "alone" and number % 10 == 0:
+            sock.send(b"x")
         child = os.fork()
         if child == 0:
             try:
@@ -281,12 +286,25 @@ def branch(sock):
     os._exit(0)
 
 
-def serve(sock):
-    who, state = read_line(sock).split()
+def connect_back(sock, port):
+    made = socket.socket(sock.family)
+    made.setblocking(False)
+    made.connect_ex((sock.getpeername()[0], int(port)))
+    poll = select.poll()
+    poll.register(made, select.POLLOUT)
+    assert poll.poll(10_000)
+    assert made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+    made.setblocking(True)
+    return made
+
+
+def serve(first):
+    who, state, *port = read_line(first).split()
+    sock = connect_back(first, port[0]) if port else first
     if who == "taker":
         return take(sock, state)
     if who == "branching":
-        return branch(sock)
+        return branch(sock, state)
     hand_over(sock, who, state, bring_into(sock, state))
 
 

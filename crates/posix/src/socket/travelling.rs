@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use slipstack_channel::SockId;
+use slipstack_channel::{SockId, State};
 
 use crate::attachment::Attachment;
 use crate::socket::Stream;
-use crate::socket::stream::{OPEN, SHUT_READ, SHUT_WRITE};
+use crate::socket::stream::{CONNECTING, OPEN, SHUT_READ, SHUT_WRITE};
 
 /// The bit of [`Travelling`]'s shut directions by which the program has taken its error.
 const HAS_TAKEN_ERROR: u8 = 1 << 7;
@@ -114,8 +114,18 @@ impl Stream {
     pub(crate) fn may_depart(&self) -> bool {
         let (here, seen) = (self.here(), self.seen());
         let is_settled = !seen.is_error() || seen.is_closed();
-        let is_open = self.phase.load(Ordering::Relaxed) == OPEN;
-        is_open && is_settled && !here.attachment().is_dead()
+        let is_made = match self.phase.load(Ordering::Relaxed) {
+            OPEN => true,
+            // No `connect` has asked for the outcome.
+            CONNECTING => seen.is_established(),
+            _ => false,
+        };
+        is_made && is_settled && !here.attachment().is_dead()
+    }
+
+    /// Whether it is a connection, also one that cannot depart now.
+    pub(crate) fn is_connection(&self) -> bool {
+        self.may_depart() || self.remote().is_ok()
     }
 
     /// Removes the connection. Returns `None` if it stays, as it does while threads write to it.
@@ -127,10 +137,11 @@ impl Stream {
         let (unacked, upto) = attachment.program.copy_unacked(sock)?;
         let urgent_taken = attachment.program.urgent_taken(sock);
         let connection = attachment.carry_out(sock, upto)?;
-        let seen = self.seen();
-        let (unacked, has_taken) = match seen.is_closed() {
+        // Not what is seen, which is an end too if the engine has just been lost.
+        let state = attachment.program.state(sock);
+        let (unacked, has_taken) = match state.contains(State::CLOSED) {
             // What a peer has not acknowledged that has reset the connection is lost.
-            true => (Vec::new(), !seen.is_error()),
+            true => (Vec::new(), !state.contains(State::ERR)),
             false => (unacked, false),
         };
         Some(Travelling {

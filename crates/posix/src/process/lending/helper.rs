@@ -120,7 +120,7 @@ impl Process {
         for number in self.inherited_connections() {
             if let Some(socket) = self.table.socket(number)
                 && let Some(Decided::Stream(stream)) = socket.decided()
-                && stream.may_depart()
+                && stream.is_connection()
             {
                 connections.push(socket);
             }
@@ -158,7 +158,7 @@ impl Process {
             };
             match socket.decided() {
                 Some(Decided::Stream(_)) if self.lending.is_stewards(number) => {}
-                Some(Decided::Stream(stream)) if stream.may_depart() => all.push(socket),
+                Some(Decided::Stream(stream)) if stream.is_connection() => all.push(socket),
                 Some(Decided::Foreign(_)) | None => {}
                 Some(_) if socket.attachment().is_some() => return None,
                 Some(_) => {}
