@@ -333,7 +333,11 @@ impl Process {
             .chain(data.iter().map(|part| &**part))
             .map(IoSlice::new)
             .collect();
-        let result = it.control()?.call(message, &parts, REPLY_MAX + room)?;
+        let (control, max) = (it.control()?, REPLY_MAX + room);
+        let result = match request.call {
+            Call::Unread => control.call_briefly(message, &parts, max),
+            _ => control.call(message, &parts, max),
+        }?;
         let (reply, data) = Reply::parse(&result)?;
         Some((reply, data.to_vec()))
     }

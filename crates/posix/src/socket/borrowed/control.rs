@@ -133,6 +133,27 @@ impl Control {
         request: &[IoSlice<'_>],
         result_max: usize,
     ) -> Option<Vec<u8>> {
+        self.call_within(None, message, request, result_max)
+    }
+
+    /// As [`Control::call`], of a call that never waits on the kernel: an owner that is stopped
+    /// does not hold it up for long.
+    pub(crate) fn call_briefly(
+        &self,
+        message: Message,
+        request: &[IoSlice<'_>],
+        result_max: usize,
+    ) -> Option<Vec<u8>> {
+        self.call_within(Some(ANSWER_TIMEOUT), message, request, result_max)
+    }
+
+    fn call_within(
+        &self,
+        limit: Option<Duration>,
+        message: Message,
+        request: &[IoSlice<'_>],
+        result_max: usize,
+    ) -> Option<Vec<u8>> {
         let _turn = self.turn.lock();
         let head = message.bytes();
         let parts: Vec<IoSlice<'_>> = iter::once(&head[..])
@@ -142,7 +163,7 @@ impl Control {
         let mut none = SendAncillaryBuffer::default();
         let send = || rustix::net::sendmsg(&self.end, &parts, &mut none, SendFlags::NOSIGNAL);
         retry_on_intr(send).ok()?;
-        let answer = self.hear_answer(message.token, ANSWER_HEAD + result_max, None);
+        let answer = self.hear_answer(message.token, ANSWER_HEAD + result_max, limit);
         answer.map(|(result, _)| result)
     }
 
