@@ -256,8 +256,9 @@ impl Engine {
 
     /// Runs a turn for a program that is away: received data is acknowledged at once.
     pub fn stand_in(&mut self, now: Instant) -> Turn {
-        self.stack.leave_unattended(now);
-        let turn = self.turn(now);
+        let is_owed = self.stack.leave_unattended(now);
+        let mut turn = self.turn(now);
+        turn.progress |= is_owed;
         self.stack.attend();
         turn
     }

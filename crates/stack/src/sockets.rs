@@ -21,10 +21,11 @@ use crate::time::Instant;
 
 impl Stack {
     /// Declares that no program can answer: ACKs are not delayed from now on, and delayed ones are
-    /// due. Ends with [`Stack::attend`].
-    pub fn leave_unattended(&mut self, now: Instant) {
-        self.tcp.hurry_acks(now, &cx!(self));
+    /// due. Ends with [`Stack::attend`]. Returns whether there was a delayed one.
+    pub fn leave_unattended(&mut self, now: Instant) -> bool {
+        let is_owed = self.tcp.hurry_acks(now, &cx!(self));
         self.config.tcp.delayed_ack = Duration::ZERO;
+        is_owed
     }
 
     /// The program is there again.

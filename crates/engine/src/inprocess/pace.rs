@@ -53,8 +53,10 @@ impl Pace {
     /// A look has found a recent turn, or the program waiting.
     pub(super) fn on_prompt(&mut self) {
         self.prompt = self.prompt.saturating_add(1);
-        if self.is_long() && self.prompt.is_multiple_of(FORGIVE_AFTER) {
+        let rare = self.prompt.saturating_sub(self.prompt_after);
+        if rare >= FORGIVE_AFTER {
             self.prompt_after = (self.prompt_after / 2).max(PROMPT_AFTER);
+            self.prompt = self.prompt_after;
         }
     }
 

@@ -11,9 +11,10 @@ use crate::network_layer::Cx;
 use crate::time::{Instant, nanos};
 
 impl Tcp {
-    /// Every ACK that waits for an answer is owed at once; the next flush sends it.
-    pub fn hurry_acks(&mut self, now: Instant, cx: &Cx<'_>) {
-        let mut waiting = Vec::new();
+    /// Every ACK that waits for an answer is owed at once; the next flush sends it. Returns whether
+    /// there was one.
+    pub fn hurry_acks(&mut self, now: Instant, cx: &Cx<'_>) -> bool {
+        let (mut waiting, mut is_any) = (Vec::new(), false);
         let longest = nanos(cx.config.tcp.delayed_ack);
         self.wheel.find_filed(now.plus_nanos(longest), &mut waiting);
         for index in waiting {
@@ -25,7 +26,9 @@ impl Tcp {
                 conn.timers.clear_ack();
                 conn.owe_ack();
                 self.enqueue(index);
+                is_any = true;
             }
         }
+        is_any
     }
 }

@@ -440,9 +440,10 @@ fn an_ack_does_not_wait_for_an_absent_program() {
     world.peer(ACK, &[2; 100]);
     world.sleep(5 * MS);
     world.none();
-    world.stack.leave_unattended(world.now);
+    assert!(world.stack.leave_unattended(world.now));
     world.flush();
     assert_eq!(world.only().header.ack, world.seq);
+    assert!(!world.stack.leave_unattended(world.now));
     world.peer(ACK, &[3; 100]);
     world.flush();
     assert_eq!(world.only().header.ack, world.seq);
