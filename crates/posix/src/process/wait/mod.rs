@@ -376,7 +376,8 @@ impl Process {
             Spun::InVain(since_ns) => {
                 let outcome = self.sleep(at, before, is_turned, since_ns, check);
                 let slept_ns = at.woke_ns.get().saturating_sub(since_ns);
-                let spun_ns = since_ns.saturating_sub(at.begun_ns);
+                // Not a turn before it, nor the time without a processor.
+                let spun_ns = since_ns.saturating_sub(at.begun_ns).min(budget_ns);
                 at.station.spin.on_sleep(spun_ns, slept_ns);
                 outcome
             }
