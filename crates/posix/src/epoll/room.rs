@@ -27,7 +27,9 @@ impl Set {
             let mut inner = self.inner.lock();
             let (both, items) = (inner.both.clone(), &mut inner.items);
             let mut both = both.into_iter();
-            let is_it = |item: &Item| item.data == data && item.awaits_room();
+            // One that is not asked already has not reported it: another has the same data.
+            let is_it =
+                |item: &Item| item.data == data && !item.is_without_room && item.awaits_room();
             let Some(id) = both.find(|id| items.get(id).is_some_and(is_it)) else {
                 return events;
             };
@@ -36,14 +38,12 @@ impl Set {
             };
             let is_edge = item.events & libc::EPOLLET as u32 != 0;
             let rests = item.events & ONE_SHOT != 0 && without != 0;
-            (!is_edge && !rests).then(|| {
-                item.is_without_room = true;
-                (item.fd, item.events)
-            })
+            item.is_without_room = !is_edge && !rests;
+            item.is_without_room.then_some(id)
         };
-        if let Some((fd, asked)) = changed {
+        if let Some(id) = changed {
             self.is_any_without_room.store(true, Ordering::Release);
-            self.ask_kernel(fd, asked & !bits::OUT, data);
+            self.ask_kernel(id);
         }
         without
     }
@@ -60,7 +60,7 @@ impl Set {
     fn ask_where_there_is_room(&self) {
         let mut are_left = false;
         let mut due = Vec::new();
-        for item in self.inner.lock().items.values_mut() {
+        for (id, item) in &mut self.inner.lock().items {
             if !item.is_without_room {
                 continue;
             }
@@ -70,20 +70,37 @@ impl Set {
             }
             item.is_without_room = false;
             if item.events & !PRIVATE != 0 && item.has_kernel_part {
-                due.push((item.fd, item.events, item.data));
+                due.push(*id);
             }
         }
         self.is_any_without_room.store(are_left, Ordering::Release);
-        for (fd, events, data) in due {
-            self.ask_kernel(fd, events, data);
+        for id in due {
+            self.ask_kernel(id);
         }
     }
 
-    fn ask_kernel(&self, fd: i32, events: u32, data: u64) {
-        let flags = epoll::EventFlags::from_bits_retain(events);
-        let data = epoll::EventData::new_u64(data);
-        let _ = change_kernel_part(self, fd, |epfd, fd| {
-            epoll::modify(epfd.as_fd(), fd.as_fd(), data, flags)
-        });
+    /// Asks the kernel for an item's events, again if another thread has changed them meanwhile.
+    fn ask_kernel(&self, id: u64) {
+        let mut asked = None;
+        while let Some(wanted) = self.wanted_of_kernel(id).filter(|it| asked != Some(*it)) {
+            let (fd, events, data) = wanted;
+            let flags = epoll::EventFlags::from_bits_retain(events);
+            let data = epoll::EventData::new_u64(data);
+            let _ = change_kernel_part(self, fd, |epfd, fd| {
+                epoll::modify(epfd.as_fd(), fd.as_fd(), data, flags)
+            });
+            asked = Some(wanted);
+        }
+    }
+
+    /// The number, events and data of an item for the kernel's set.
+    fn wanted_of_kernel(&self, id: u64) -> Option<(i32, u32, u64)> {
+        let inner = self.inner.lock();
+        let item = inner.items.get(&id).filter(|item| item.has_kernel_part)?;
+        let events = match item.is_without_room {
+            true => item.events & !bits::OUT,
+            false => item.events,
+        };
+        Some((item.fd, events, item.data))
     }
 }

@@ -328,6 +328,7 @@ impl Set {
         }
         found.events = events | bits::ERR | bits::HUP;
         found.data = data;
+        found.is_without_room = false;
         Ok((item, found.has_kernel_part))
     }
 

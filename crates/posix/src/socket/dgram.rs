@@ -479,7 +479,7 @@ impl Dgram {
         attachment.udp_send(sock, envelope, bufs)
     }
 
-    /// Returns whether a send has found no room, and there is too little still (sock_writeable()).
+    /// Returns whether a send has found no room, and there is too little still.
     /// Then an event comes with the room.
     pub(crate) fn awaits_room(&self) -> bool {
         self.wants_space.load(Ordering::SeqCst)
