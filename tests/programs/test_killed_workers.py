@@ -100,6 +100,24 @@ def half_open_connections_of_a_killed_worker_stay_in_a_group(world):
     half_open_connections_go_on(world, workers)
 
 
+@test
+def half_open_connections_of_a_killed_program_end(world):
+    """The last process that holds the listening socket is killed too."""
+    workers = Workers(world, 1, "deferred", "alone")
+    workers.settle()
+    socks = [world.connect(PORT, LIMIT_S, workers.address) for _ in range(24)]
+    workers.kill()
+    workers.started.kill()
+    for sock in socks:
+        with sock:
+            try:
+                sock.sendall(b"question")
+                got = sock.recv(100)
+            except (ConnectionResetError, BrokenPipeError):
+                continue
+            raise AssertionError(f"{got!r} instead of a reset")
+
+
 class Asking:
     """Clients that ask one question on each connection, as fast as they can."""
 

@@ -272,6 +272,19 @@ impl Stack {
         Ok(())
     }
 
+    /// Resets the peer of a half-open connection that no listener takes, unless a connection here
+    /// has the same ends. `link` is that of the listener, its number plus one; 0 = any.
+    pub fn tcp_refuse_half_open(
+        &mut self,
+        now: Instant,
+        image: &HalfOpenImage,
+        link: u16,
+        fx: &mut impl Effects,
+    ) {
+        self.tcp
+            .refuse_half_open(now, image, link, &mut cx!(self), fx);
+    }
+
     /// From now on [`Stack::tcp_half_open_changes`] has something to tell.
     pub fn tcp_note_half_open(&mut self) {
         self.tcp.note_half_open();

@@ -20,6 +20,7 @@ use super::Net;
 use super::effects::NetEffects;
 use super::flows::{find_flow, is_request};
 use super::intents::Intent;
+use super::parked::Untaken;
 
 /// Most connections that wait at one socket, whatever its backlog.
 const BACKLOG_MAX: u32 = 4096;
@@ -310,7 +311,7 @@ impl Net {
                 self.note_moving(port, now);
             }
             for image in images {
-                self.pass_half_open(&image, link);
+                self.pass_half_open(&image, link, now);
             }
             let _ = self.stack.tcp_unlisten(id);
         }
@@ -326,11 +327,11 @@ impl Net {
     }
 
     /// As [`Net::pass_on`], for a half-open connection whose port has been noted as moving.
-    pub fn pass_half_open(&mut self, image: &HalfOpenImage, link: u16) {
+    pub fn pass_half_open(&mut self, image: &HalfOpenImage, link: u16, now: u64) {
         if let Some(ends) = image.endpoints() {
             let head = self.effects.backlogs.head(ends, link);
             let image = image.to_bytes();
-            self.effects.on_passing(&head, Passed::HalfOpen(&image));
+            self.take_passing(&head, Passed::HalfOpen(&image), now);
         }
     }
 
@@ -369,6 +370,19 @@ impl Net {
         let chunks = detached.bytes.chunks(PASSED_CHUNK).map(Passed::Bytes);
         for passed in std::iter::once(open).chain(chunks) {
             self.take_passing(&head, passed, now);
+        }
+    }
+
+    /// Resets a connection that no program will take.
+    pub(super) fn refuse(&mut self, untaken: &Untaken, now: u64) {
+        self.parked_reset += 1;
+        let Net { stack, effects, .. } = self;
+        let now = Instant(now);
+        match untaken {
+            Untaken::Open(image) => stack.tcp_refuse(now, image, effects),
+            Untaken::HalfOpen(image, link) => {
+                stack.tcp_refuse_half_open(now, image, *link, effects);
+            }
         }
     }
 

@@ -29,9 +29,7 @@ use slipstack_channel::{INBOX_CELLS, InboxMessage, Passed, PassingHead, SlotGrou
 use slipstack_device::{Device, Flow, RxMeta, Steering, Transport};
 use slipstack_engine::HeldFilter;
 use slipstack_mem::{InboxReader, MpscInbox};
-use slipstack_stack::{
-    ConnectionImage, GroupFilter, Instant, LinkedGroup, Stack, StackConfig, TcpConfig,
-};
+use slipstack_stack::{GroupFilter, Instant, LinkedGroup, Stack, StackConfig, TcpConfig};
 use tracing::warn;
 
 use crate::conflict::Wanted;
@@ -45,6 +43,7 @@ use announced::{Announced, tune};
 use effects::NetEffects;
 use frame_input::{FrameSource, local_by};
 use orphan_table::OrphanTable;
+use parked::Untaken;
 
 /// Frames per turn.
 const BUDGET: usize = 256;
@@ -301,17 +300,10 @@ impl Net {
 
     fn take_passing(&mut self, head: &PassingHead, passed: Passed<'_>, now: u64) {
         if !self.effects.on_passing(head, passed)
-            && let Some(image) = parked::image_of(passed)
+            && let Some(untaken) = Untaken::of(head, passed)
         {
-            self.refuse(&image, now);
+            self.refuse(&untaken, now);
         }
-    }
-
-    /// Resets a connection that no program will take.
-    fn refuse(&mut self, image: &ConnectionImage, now: u64) {
-        self.parked_reset += 1;
-        let effects = &mut self.effects;
-        self.stack.tcp_refuse(Instant(now), image, effects);
     }
 
     /// Retries waiting segments and connections, and drops those whose listener is no longer
@@ -328,8 +320,8 @@ impl Net {
         }
         for port in self.effects.parked.ports_to_ask(now) {
             self.on_new_route(port, now);
-            for image in self.effects.give_up_parked(port, now) {
-                self.refuse(&image, now);
+            for untaken in self.effects.give_up_parked(port, now) {
+                self.refuse(&untaken, now);
             }
         }
     }

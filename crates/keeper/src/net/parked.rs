@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use slipstack_channel::{InboxMessage, Passed, PassingHead};
 use slipstack_device::{Flow, Transport};
-use slipstack_stack::ConnectionImage;
+use slipstack_stack::{ConnectionImage, HalfOpenImage};
 
 /// Connections that wait at most, and their messages; a further one is refused.
 const FLOWS_MAX: usize = 1024;
@@ -140,14 +140,13 @@ impl Parked {
         (!self.flows.is_empty()).then_some(self.asked_ns + ASK_NS)
     }
 
-    /// Gives up the connections of a port whose address `is_closed`, and
-    /// returns the open ones, to be reset. Half-open ones are simply forgotten.
+    /// Gives up the connections of a port whose address `is_closed`, and returns them, to be reset.
     pub(super) fn give_up(
         &mut self,
         port: u16,
         mut is_closed: impl FnMut(SocketAddr, u16) -> bool,
-    ) -> Vec<ConnectionImage> {
-        let mut images = Vec::new();
+    ) -> Vec<Untaken> {
+        let mut all = Vec::new();
         for flow in self.on_port(port) {
             if !is_closed(flow.local, self.link_of(&flow)) {
                 continue;
@@ -156,20 +155,38 @@ impl Parked {
             self.messages -= messages.len();
             self.bytes -= messages.iter().map(Vec::len).sum::<usize>();
             let messages = messages.iter().map(|bytes| InboxMessage::parse(bytes));
-            images.extend(messages.filter_map(|message| match message {
-                Ok(InboxMessage::Passing(_, passed)) => image_of(passed),
+            all.extend(messages.filter_map(|message| match message {
+                Ok(InboxMessage::Passing(head, passed)) => Untaken::of(&head, passed),
                 _ => None,
             }));
         }
-        images
+        all
     }
 }
 
-/// Returns the connection that this first message describes.
-pub(super) fn image_of(passed: Passed<'_>) -> Option<ConnectionImage> {
-    match passed {
-        Passed::Open { image, .. } => Some(ConnectionImage::from_bytes(image.try_into().ok()?)),
-        Passed::HalfOpen(_) | Passed::Bytes(_) => None,
+/// A connection that no program takes.
+#[derive(Debug)]
+pub(super) enum Untaken {
+    Open(Box<ConnectionImage>),
+    /// With the link of its listener, as in [`PassingHead`]. The engine that was killed may have
+    /// taken the peer's ACK, so that the peer waits as that of an open one.
+    HalfOpen(HalfOpenImage, u16),
+}
+
+impl Untaken {
+    /// Returns the connection that this first message describes.
+    pub(super) fn of(head: &PassingHead, passed: Passed<'_>) -> Option<Untaken> {
+        Some(match passed {
+            Passed::Open { image, .. } => {
+                let image = ConnectionImage::from_bytes(image.try_into().ok()?);
+                Untaken::Open(Box::new(image))
+            }
+            Passed::HalfOpen(image) => {
+                let image = HalfOpenImage::from_bytes(image.try_into().ok()?);
+                Untaken::HalfOpen(image, head.link)
+            }
+            Passed::Bytes(_) => return None,
+        })
     }
 }
 
@@ -207,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn open_connections_are_reset_when_no_listener_is_expected_any_more() {
+    fn connections_are_reset_when_no_listener_is_expected_any_more() {
         let mut parked = Parked::default();
         let open = Passed::Open {
             len: 0,
@@ -215,11 +232,14 @@ mod tests {
             image: &[0; ConnectionImage::LEN],
         };
         parked.add(&head(1), open).unwrap();
-        parked.add(&head(2), Passed::HalfOpen(&[0; 80])).unwrap();
+        let half_open = Passed::HalfOpen(&[0; HalfOpenImage::LEN]);
+        parked.add(&head(2), half_open).unwrap();
         assert_eq!(parked.ports_to_ask(ASK_NS), [80]);
         assert!(parked.ports_to_ask(ASK_NS + 1).is_empty());
         assert!(parked.give_up(80, |_, _| false).is_empty());
-        assert_eq!(parked.give_up(80, |_, _| true).len(), 1);
+        let given_up = parked.give_up(80, |_, _| true);
+        let is_pair = matches!(given_up[..], [Untaken::Open(_), Untaken::HalfOpen(_, 0)]);
+        assert!(is_pair, "{given_up:?}");
         assert_eq!((parked.len(), parked.messages, parked.bytes), (0, 0, 0));
     }
 

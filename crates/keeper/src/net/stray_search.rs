@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use slipstack_channel::{InboxMessage, Passed, PassingHead};
 use slipstack_device::{Flow, Port, Steering, Transport};
 use slipstack_engine::stray_frame;
-use slipstack_stack::{ConnectionImage, DatagramIn, Ends, IpMeta, datagram_frames};
+use slipstack_stack::{DatagramIn, Ends, IpMeta, datagram_frames};
 
 use super::Net;
 use super::effects::NetEffects;
 use super::frame_input::{FrameSource, local_by};
+use super::parked::Untaken;
 use super::strays::{Asked, Next};
 use super::unread::Taken;
 use crate::leases::Server;
@@ -312,9 +313,9 @@ impl NetEffects {
         }
     }
 
-    /// Gives up the connections that wait for a listener on a port and whose socket is closed;
-    /// returns the open ones.
-    pub(super) fn give_up_parked(&mut self, port: u16, now: u64) -> Vec<ConnectionImage> {
+    /// Gives up the connections that wait for a listener on a port and whose socket is closed, and
+    /// returns them.
+    pub(super) fn give_up_parked(&mut self, port: u16, now: u64) -> Vec<Untaken> {
         let NetEffects {
             parked, intents, ..
         } = self;

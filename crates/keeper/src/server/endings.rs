@@ -178,7 +178,7 @@ impl Server {
             if ports.insert(flow.local.port()) {
                 self.net.note_moving(flow.local.port(), now);
             }
-            self.net.pass_half_open(&image, link);
+            self.net.pass_half_open(&image, link, now);
         }
     }
 }

@@ -12,11 +12,15 @@ use slipstack_wire::user_timeout::UserTimeout;
 use super::Tcp;
 use super::flow::{FlowKey, FlowState, pack};
 use super::numbers::{Reader, Writer};
+use super::output::control;
+use super::output::emit::Envelope;
 use super::sizes::{MSS_MIN, WINDOW_SHIFT_MAX};
 use super::syn::{Numbers, SynEntry};
 use crate::choices::ChoiceId;
 use crate::counters::Counter;
+use crate::effects::Effects;
 use crate::error::SocketError;
+use crate::fib::Choice;
 use crate::ids::ListenerId;
 use crate::network_layer::Cx;
 use crate::time::{Instant, nanos};
@@ -269,5 +273,44 @@ impl Tcp {
             listener.half_open += 1;
         }
         Ok(())
+    }
+
+    /// Resets the peer of a half-open connection that no listener takes, unless a connection here
+    /// has the same ends: it may have our SYN-ACK and wait for data. `link`: the listener's, as
+    /// [`Choice::link`].
+    pub fn refuse_half_open(
+        &mut self,
+        now: Instant,
+        image: &HalfOpenImage,
+        link: u16,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let Some((entry, rival)) = read(&image.bytes).filter(|(entry, _)| is_sound(entry)) else {
+            return;
+        };
+        let hash = self.hasher.table(&entry.key);
+        let place = self.find_place(&entry.key, hash);
+        let is_free = matches!(place, None | Some(FlowState::TimeWait(_)));
+        if !is_free || !cx.net.is_own(entry.key.local_ip()) {
+            return;
+        }
+        let choice = cx.net.choices.note(Choice {
+            link,
+            ..Choice::default()
+        });
+        for iss in core::iter::once(entry.iss).chain(rival) {
+            let numbers = control::ResetNumbers {
+                seq: iss.wrapping_add(1),
+                ack: entry.irs.wrapping_add(1),
+            };
+            let envelope = Envelope {
+                key: &entry.key,
+                tos: entry.tos,
+                ttl: entry.ttl,
+                choice,
+            };
+            control::reset(envelope, numbers, &mut None, now, cx, fx);
+        }
     }
 }

@@ -179,6 +179,30 @@ fn a_half_open_connection_goes_on_from_its_record() {
 }
 
 #[test]
+fn the_peer_of_a_half_open_connection_without_a_listener_is_reset() {
+    let (mut world, mut records) = (World::new(config()), BTreeMap::new());
+    world.stack.tcp_note_half_open();
+    world.listen();
+    world.inject((1000, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
+    note(&mut world, &mut records);
+    let answer = world.only();
+    let record = records.values().next().unwrap();
+    let (image, link) = record.rebuild(world.now).unwrap();
+    let refuse = |world: &mut World| {
+        let (now, fx) = (world.now, &mut world.fx);
+        world.stack.tcp_refuse_half_open(now, &image, link, fx);
+        world.take_sent()
+    };
+    assert!(refuse(&mut world).is_empty(), "it is here");
+    let mut other = World::new(config());
+    let sent = refuse(&mut other);
+    assert_eq!(sent.len(), 1);
+    assert!(sent[0].is(RST | ACK));
+    let numbers = (sent[0].header.seq, sent[0].header.ack);
+    assert_eq!(numbers, (answer.header.seq.wrapping_add(1), ISS + 1));
+}
+
+#[test]
 fn a_half_open_connection_has_a_record_until_it_opens_or_ends() {
     let (mut world, mut records) = (World::new(config()), BTreeMap::new());
     world.listen();
