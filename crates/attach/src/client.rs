@@ -15,7 +15,8 @@ use slipstack_channel::control::{
 };
 use slipstack_channel::report::ON_KERNEL;
 use slipstack_channel::{
-    Attach, AttachError, EngineHandle, LeftBehind, Policy, ProgramEnd, REGION_LEN_MAX, Transport,
+    Attach, AttachError, EngineHandle, LeftBehind, PassedOn, Policy, ProgramEnd, REGION_LEN_MAX,
+    Transport,
 };
 use slipstack_config::{SLOTS_DEFAULT, Settings};
 use slipstack_engine::Remote;
@@ -502,10 +503,10 @@ impl Attach for Client {
     fn take_left(
         &self,
         ends: (SocketAddr, SocketAddr),
-        unread: u32,
-        is_question: bool,
+        has: PassedOn,
+        unread: Option<&[u8]>,
     ) -> LeftBehind {
-        self.ask_for_left(ends, unread, is_question)
+        self.ask_for_left(ends, has, unread)
     }
 
     fn is_port_of_instance(&self, transport: Transport, port: u16) -> bool {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 
-use crate::control::LeftFile;
+use crate::control::{LeftFile, PassedOn};
 use crate::driver::Driver;
 use crate::policy::Policy;
 use crate::program::ProgramEnd;
@@ -57,6 +57,8 @@ pub enum LeftBehind {
     Nothing,
     /// The connection of a process that has not been found dead yet.
     NotYet,
+    /// No answer: this process could not ask, as it has no descriptors left, perhaps.
+    Unasked,
     /// The connection, without bytes if the question was whether it is there.
     Here(Box<LeftFile>),
 }
@@ -123,13 +125,12 @@ pub trait Attach: Send + Sync {
     }
 
     /// Takes the connection with these ends whose process was killed while this one might use it,
-    /// or asks whether it is there. `unread`: bytes of it that its process had passed on and this
-    /// one has not read.
+    /// or asks whether it is there if `unread` is none: the bytes that this one has not read.
     fn take_left(
         &self,
         _ends: (SocketAddr, SocketAddr),
-        _unread: u32,
-        _is_question: bool,
+        _has: PassedOn,
+        _unread: Option<&[u8]>,
     ) -> LeftBehind {
         LeftBehind::Nothing
     }

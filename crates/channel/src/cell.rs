@@ -50,10 +50,10 @@ const TX_SENT: usize = 4;
 /// Ownership of an accepted connection: its generation while it is offered, with [`TAKEN`] when the
 /// program has it.
 const CLAIM: usize = 5;
-/// The program's: which other processes may use the connection, and how many bytes of theirs have
-/// come to the send ring.
+/// The program's: which other processes may use the connection, and how far their bytes have been
+/// moved.
 const LOAN: usize = 6;
-const LOAN_TAKEN: usize = 7;
+const LOAN_COUNTS: usize = 7;
 
 const TAKEN: u64 = 1 << 63;
 const WITHDRAWN: u64 = 1 << 62;
@@ -337,13 +337,18 @@ impl<'a> Cell<'a> {
 
     pub(crate) fn loan(&self) -> Loan {
         let word = self.word(3, LOAN).load(Ordering::Acquire);
-        let taken = self.word(3, LOAN_TAKEN).load(Ordering::Relaxed);
-        Loan { word, taken }
+        let counts = self.word(3, LOAN_COUNTS).load(Ordering::Relaxed);
+        Loan { word, counts }
     }
 
     pub(crate) fn set_loan(&self, loan: Loan) {
-        self.word(3, LOAN_TAKEN)
-            .store(loan.taken, Ordering::Release);
+        let counts = self.word(3, LOAN_COUNTS);
+        if counts.load(Ordering::Relaxed) != loan.counts {
+            // The process may be killed between the two.
+            let unsure = loan.unsure();
+            self.word(3, LOAN).store(unsure.word, Ordering::Release);
+            counts.store(loan.counts, Ordering::Release);
+        }
         self.word(3, LOAN).store(loan.word, Ordering::Release);
     }
 

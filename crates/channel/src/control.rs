@@ -16,11 +16,12 @@ mod viewer;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
+
 pub use slipstack_netctl as net;
 use slipstack_netctl::NetworkState;
 use slipstack_terms::Transport;
 
-pub use left_file::{LeftFile, UNSENT_MAX};
+pub use left_file::{LeftFile, PassedOn, UNSENT_MAX};
 pub use report::{
     DeviceReport, EngineReport, InstanceReport, InterfaceReport, PortReport, ProgramReport,
     SocketReport, StatusReport, WhyReport,
@@ -31,7 +32,7 @@ pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitEntry};
 pub use viewer::{Viewer, of_another_user};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 22;
+pub const CONTROL_VERSION: u32 = 23;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -133,8 +134,7 @@ pub enum Request {
     TakeLeft {
         local: SocketAddr,
         remote: SocketAddr,
-        /// Bytes at the end of those that the owner has passed on, which come with the client.
-        unread: u32,
+        has: PassedOn,
         /// The client asks only whether the connection is there.
         is_question: bool,
     },

@@ -393,6 +393,14 @@ impl EngineEnd {
             .is_some_and(|cell| cell.is_taken(sock.generation))
     }
 
+    /// Records how far a killed program has read: it has bytes that it had not taken out of the
+    /// ring.
+    pub fn set_read(&self, sock: SockId, upto: u64) {
+        if let Some(cell) = self.cell(sock.index) {
+            cell.set_rx_tail(upto);
+        }
+    }
+
     /// Takes an accepted connection back that the program has not taken; `false`: it has.
     pub fn withdraw(&self, sock: SockId) -> bool {
         self.cell(sock.index)

@@ -145,6 +145,15 @@ impl Opened {
         generation & GENERATION_MASK == self.generation
     }
 
+    /// Names a socket's cell, and nothing more.
+    pub(crate) fn naming(sock: SockId) -> Opened {
+        Opened {
+            index: sock.index,
+            generation: sock.generation & GENERATION_MASK,
+            origin: [0; 3],
+        }
+    }
+
     fn of(words: [u64; 3]) -> Option<Opened> {
         (words[2] & DESCRIBED != 0).then_some(Opened {
             index: (words[2] >> SOCKET_SHIFT & 0x7fff) as u32,

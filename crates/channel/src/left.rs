@@ -8,8 +8,10 @@
 use slipstack_mem::{ByteRing, Lines, Region};
 
 use crate::cell::Cell;
+use crate::control::{LeftFile, PassedOn};
 use crate::flows::Opened;
 use crate::handover::HandoverImage;
+use crate::ids::SockId;
 use crate::layout::{CELL_LINES, CELLS_AT, PROGRAM_SOCKETS, SOCKETS, receive_arena};
 use crate::loan::Loan;
 use crate::state::State;
@@ -35,6 +37,11 @@ pub struct LeftConnection {
 }
 
 impl LeftConnection {
+    /// Looks at the connection of a socket.
+    pub fn of(region: &Region, sock: SockId) -> Option<LeftConnection> {
+        LeftConnection::look(region, &Opened::naming(sock))
+    }
+
     /// Looks at the connection that a directory's entry describes.
     pub fn look(region: &Region, opened: &Opened) -> Option<LeftConnection> {
         let lines = Lines::new(region, CELLS_AT, SOCKETS * CELL_LINES)?;
@@ -61,6 +68,27 @@ impl LeftConnection {
             loan: cell.loan(),
             ring: ByteRing::validate(cell.rx_ring(), &receive_arena(region.len())),
         })
+    }
+
+    /// Tells how far the owner had moved the bytes of the process that may go on with the
+    /// connection.
+    pub fn told(&self) -> LeftFile {
+        LeftFile {
+            taken: self.loan.taken(self.unsent.head),
+            is_taking: self.loan.is_taking(),
+            is_giving: self.loan.is_giving(),
+            ..LeftFile::default()
+        }
+    }
+
+    /// Returns the connection as one whose bytes have been read as far as the process has them that
+    /// may go on with it. `None`: these are no possible values, or it does not know.
+    pub fn read_by(&self, has: PassedOn) -> Option<LeftConnection> {
+        let mut left = self.clone();
+        if self.loan.is_giving() {
+            left.read = self.loan.given_upto(has.given?, self.read);
+        }
+        (left.read <= left.received).then_some(left)
     }
 
     /// Returns the received bytes that were not read, or `None` if the region does not hold them.

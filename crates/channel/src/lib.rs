@@ -47,6 +47,7 @@ pub use addr::Ends;
 pub use attach::{Attach, AttachError, EngineHandle, LeftBehind};
 pub use cell::Limits;
 pub use command::{Coded, Command, Everyday, Ticket};
+pub use control::PassedOn;
 pub use datagram::{ENVELOPE_LEN, Envelope};
 pub use driver::{Closed, Driver, OnUnused, Placement, TurnOutcome, WaitOn};
 pub use engine_end::{Contradiction, EngineEnd};

@@ -49,7 +49,7 @@ impl Engine {
 
     /// Takes a connection out if the peer has not acknowledged at most `unacked_max` sent bytes, so
     /// many as the new socket has or gets, and if the program has written no more than `upto`.
-    fn take_out(
+    pub(crate) fn take_out(
         &mut self,
         now: Instant,
         owner: Owner,
@@ -141,7 +141,7 @@ impl Engine {
         Ok(ends)
     }
 
-    fn put_in(
+    pub(crate) fn put_in(
         &mut self,
         now: Instant,
         owner: Owner,
@@ -286,6 +286,9 @@ impl Engine {
     pub(crate) fn on_claim(&mut self, now: Instant, owner: Owner, key: u128) -> Answer {
         let from = self.env.offers.remove(&key);
         let (from, upto) = from.ok_or(SocketError::NotPermitted)?;
+        if let Some(has) = self.env.lent_offers.remove(&key) {
+            return self.on_claim_lent(now, (owner, from), upto, has);
+        }
         let (_, written) = self.env.look_at_taker(owner).unwrap_or_default();
         let carried = self
             .take_out(now, from, written, upto)
@@ -303,7 +306,7 @@ impl Engine {
 impl Environment {
     /// Returns whether a socket without a connection has not had one, and the number of bytes that
     /// its program has put into its send ring.
-    fn look_at_taker(&mut self, owner: Owner) -> Option<(bool, u64)> {
+    pub(crate) fn look_at_taker(&mut self, owner: Owner) -> Option<(bool, u64)> {
         let (socket, end) = self.client(owner.client)?.find(owner.sock)?;
         let may_take = socket.kind == Transport::Tcp && socket.role == Role::None;
         let is_unused = socket.receive.head() == 0 && socket.send.acked() == 0;

@@ -193,7 +193,7 @@ impl Engine {
     }
 
     #[inline]
-    fn on_send(&mut self, now: Instant, owner: Owner) {
+    pub(crate) fn on_send(&mut self, now: Instant, owner: Owner) {
         let Some(client) = self.env.client(owner.client) else {
             return;
         };

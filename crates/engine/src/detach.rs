@@ -1,6 +1,8 @@
 //! Ends of clients: in order, by crash, because of invalid shared memory, and with the engine
 //! itself.
 
+use std::collections::HashSet;
+
 use slipstack_channel::{HandoverArea, SockId, Transport};
 use slipstack_mem::Region;
 use slipstack_stack::{CloseMode, ConnId, Instant};
@@ -27,20 +29,33 @@ impl Handover {
 impl Engine {
     /// Ends a client whose process has ended without a goodbye, as the kernel ends the connections
     /// of a killed process: written data is delivered, unread bytes cause a reset. Its memory stays
-    /// until that is done.
-    pub fn detach_client(&mut self, now: Instant, id: ClientId) {
+    /// until that is done. Connections that another program may go on with stay open until
+    /// [`Engine::end_lent`]; returns whether there are any.
+    pub fn detach_client(&mut self, now: Instant, id: ClientId) -> bool {
         let Some(client) = self.env.client(id) else {
-            return;
+            return false;
         };
         if client.is_leaving {
-            return;
+            return false;
         }
         self.env.counters.clients_crashed += 1;
-        self.close_all(now, id, CloseMode::Orderly);
+        let lent = self.lent_of(id);
+        self.close_others(now, id, CloseMode::Orderly, &lent);
+        for sock in &lent {
+            // Bytes written just before the end are still to be sent.
+            self.on_send(
+                now,
+                Owner {
+                    client: id,
+                    sock: *sock,
+                },
+            );
+        }
         if let Some(client) = self.env.client(id) {
             client.is_leaving = true;
         }
         self.device.flush();
+        !lent.is_empty()
     }
 
     #[cold]
@@ -65,15 +80,26 @@ impl Engine {
             && self.stack.tcp_connections().is_empty()
     }
 
-    /// Closes every socket of a client. Connections that it has not accepted come before their
-    /// listeners: they go with those to others.
     fn close_all(&mut self, now: Instant, id: ClientId, mode: CloseMode) {
+        self.close_others(now, id, mode, &HashSet::new());
+    }
+
+    /// Closes every socket of a client except `kept`. Connections that it has not accepted come
+    /// before their listeners: they go with those to others.
+    fn close_others(
+        &mut self,
+        now: Instant,
+        id: ClientId,
+        mode: CloseMode,
+        kept: &HashSet<SockId>,
+    ) {
         let Some(client) = self.env.client(id) else {
             return;
         };
         let (accepted, opened): (Vec<SockId>, Vec<SockId>) = client
             .sockets()
             .into_iter()
+            .filter(|sock| !kept.contains(sock))
             .partition(|sock| client.socket(*sock).is_some_and(|it| it.listener.is_some()));
         for sock in accepted.into_iter().chain(opened) {
             let owner = Owner { client: id, sock };
@@ -96,7 +122,7 @@ impl Engine {
             .is_some_and(|(socket, end)| socket.listener.is_some() && !end.is_taken(owner.sock))
     }
 
-    fn has_unread(&mut self, owner: Owner) -> bool {
+    pub(crate) fn has_unread(&mut self, owner: Owner) -> bool {
         let Some(client) = self.env.client(owner.client) else {
             return false;
         };
@@ -119,7 +145,17 @@ impl Engine {
         if let Some(slot) = self.env.clients.get_mut(id.0 as usize) {
             *slot = None;
         }
+        self.forget_client(id);
+    }
+
+    /// Another client may get the place of one that has left, and its ids: nothing that was offered
+    /// is to be had by them.
+    fn forget_client(&mut self, id: ClientId) {
         self.drop_owner(id);
+        let env = &mut self.env;
+        env.offers.retain(|_, (owner, _)| owner.client != id);
+        env.lent_offers
+            .retain(|key, _| env.offers.contains_key(key));
     }
 
     /// Connections that the program has closed but that still send.
@@ -157,7 +193,7 @@ impl Engine {
                 if let Some(slot) = self.env.clients.get_mut(id.0 as usize) {
                     *slot = None;
                 }
-                self.drop_owner(id);
+                self.forget_client(id);
                 continue;
             }
             if client.end.take_doorbell()

@@ -21,7 +21,7 @@ use crate::frames::FrameQueue;
 use crate::inquiry::pending::PendingInquiry;
 use crate::load::Load;
 use crate::local::{Interconnect, Local};
-use crate::owners::{Deferred, Flows, Offers, Owners};
+use crate::owners::{Deferred, Flows, LentOffers, Offers, Owners};
 use crate::partial::Arriving;
 use crate::stats::EngineCounters;
 
@@ -150,6 +150,7 @@ impl Engine {
             local: Local::new(setup.interconnect),
             departed: Departed::default(),
             offers: Offers::default(),
+            lent_offers: LentOffers::default(),
             maps: Vec::new(),
             deferred: Vec::new(),
             unsent: Vec::new(),

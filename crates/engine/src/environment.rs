@@ -13,7 +13,7 @@ use crate::departed::Departed;
 use crate::drained::Drained;
 use crate::frames::FrameQueue;
 use crate::local::Local;
-use crate::owners::{Deferred, Flows, Offers, Owner, Owners};
+use crate::owners::{Deferred, Flows, LentOffers, Offers, Owner, Owners};
 use crate::stats::EngineCounters;
 
 /// Everything that belongs to an engine and is neither its stack nor its device.
@@ -56,6 +56,8 @@ pub(crate) struct Environment {
     pub(crate) doubted: Vec<(IpAddr, Option<u64>)>,
     pub(crate) departed: Departed,
     pub(crate) offers: Offers,
+    /// Offered connections of killed programs, which are in `offers` too.
+    pub(crate) lent_offers: LentOffers,
     /// Maps that programs of SO_REUSEPORT groups read, each with the port of its group.
     pub(crate) maps: Vec<(u16, ProgramMap)>,
 }

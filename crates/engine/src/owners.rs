@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use slipstack_channel::{Ends, FlowDirectory, HalfOpenRecords, SockId};
+use slipstack_channel::{Ends, FlowDirectory, HalfOpenRecords, PassedOn, SockId};
 use slipstack_mem::Region;
 use slipstack_stack::{ConnId, ConnectionOrigin, HalfOpenRecord};
 
@@ -19,6 +19,14 @@ pub(crate) struct Owner {
 /// Connections that may be claimed with their key, and the position up to which their program may
 /// have written.
 pub(crate) type Offers = HashMap<u128, (Owner, Option<u64>)>;
+pub(crate) type LentOffers = HashMap<u128, HasAlready>;
+
+/// The bytes of a killed program's connection that the program which claims it has already.
+#[derive(Debug)]
+pub(crate) struct HasAlready {
+    pub(crate) has: PassedOn,
+    pub(crate) unread: Vec<u8>,
+}
 
 /// The state of a connection for the directory, if it has one.
 type Origin<'a> = Option<&'a ConnectionOrigin>;

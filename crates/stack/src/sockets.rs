@@ -188,6 +188,11 @@ impl Stack {
         self.tcp.endpoints(conn)
     }
 
+    /// Returns the connection with these ends.
+    pub fn tcp_find(&self, local: SocketAddr, remote: SocketAddr) -> Option<ConnId> {
+        self.tcp.find(local, remote)
+    }
+
     /// Returns the link that a connection is bound to, as [`crate::fib::Choice::link_of`]; 0 =
     /// none.
     pub fn tcp_link(&self, conn: ConnId) -> u16 {

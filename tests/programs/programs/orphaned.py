@@ -1,29 +1,129 @@
 """Echoes, each connection by a child whose parent accepts nothing else and is killed. Usage:
-orphaned.py ADDRESS PORT SECONDS
+orphaned.py ADDRESS PORT SECONDS [WAY]
 
 The parent is killed at once, or at any instant within SECONDS. The child begins to read now or a
-little later."""
+little later. WAY: how it waits (recv, timeout, poll, select, epoll, edges, oneshot), or "digest":
+it sends nothing but a digest of all that has come, or "full": it has no descriptors left when its
+parent is killed, and sends a digest."""
 
+import hashlib
 import os
 import random
+import select
 import signal
 import socket
+import struct
 import sys
 import time
 
+BAD = select.POLLHUP | select.POLLERR
 
-def serve(sock):
+
+def serve(sock, way):
     time.sleep(random.choice((0, 0.01)))
-    while data := sock.recv(4096):
+    if way in ("digest", "full"):
+        return globals()[way](sock)
+    wait = globals()[f"by_{way}"](sock)
+    has_all = True
+    while True:
+        if has_all:
+            wait()
+        try:
+            data = sock.recv(4096)
+        except BlockingIOError:
+            assert way in ("timeout", "edges")
+            has_all = True
+            continue
+        has_all = way != "edges"
+        if not data:
+            return None
         sock.sendall(data)
 
 
-def make(server, chance, seconds):
+def digest(sock):
+    whole = hashlib.blake2b()
+    while data := sock.recv(4096):
+        whole.update(data)
+    sock.sendall(whole.digest())
+
+
+def full(sock):
+    """Bytes have come to it that it has not read when its parent is killed."""
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    poller.poll()
+    while os.getppid() == MAKER:
+        time.sleep(0.001)
+    files = []
+    try:
+        while True:
+            files.append(os.dup(0))
+    except OSError:
+        pass
+    whole = hashlib.blake2b(sock.recv(1))
+    for file in files:
+        os.close(file)
+    while data := sock.recv(4096):
+        whole.update(data)
+    sock.sendall(whole.digest())
+
+
+def by_recv(_):
+    return lambda: None
+
+
+def by_timeout(sock):
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@qq", 0, 7000))
+    return lambda: None
+
+
+def by_poll(sock):
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    return lambda: check(sock, poller.poll())
+
+
+def by_select(sock):
+    return lambda: select.select([sock], [], [])
+
+
+def by_epoll(sock):
+    poller = select.epoll()
+    poller.register(sock, select.EPOLLIN)
+    return lambda: check(sock, poller.poll())
+
+
+def by_edges(sock):
+    """Edge-triggered: it waits only when it has read all."""
+    poller = select.epoll()
+    poller.register(sock, select.EPOLLIN | select.EPOLLET)
+    sock.setblocking(False)
+    return lambda: check(sock, poller.poll())
+
+
+def by_oneshot(sock):
+    poller = select.epoll()
+    poller.register(sock, 0)
+
+    def wait():
+        poller.modify(sock, select.EPOLLIN | select.EPOLLONESHOT)
+        check(sock, poller.poll())
+
+    return wait
+
+
+def check(sock, events):
+    assert [fd for fd, what in events if not what & BAD] == [sock.fileno()], events
+
+
+def make(server, chance, seconds, way):
     sock, _ = server.accept()
     # A handshake with it would end with it.
     server.close()
+    global MAKER
+    MAKER = os.getpid()
     if os.fork() == 0:
-        serve(sock)
+        serve(sock, way)
         os._exit(0)
     sock.close()
     time.sleep(chance.choice((0, chance.uniform(0, seconds))))
@@ -37,7 +137,7 @@ def main():
         chance.random()
         maker = os.fork()
         if maker == 0:
-            make(server, chance, float(sys.argv[3]))
+            make(server, chance, float(sys.argv[3]), (sys.argv[4:] or ['recv'])[0])
         os.waitpid(maker, 0)
 
 

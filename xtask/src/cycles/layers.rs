@@ -91,6 +91,7 @@ const LAYERS: &[Layers] = &[
                 "inprocess",
                 "inside",
                 "instance",
+                "lent",
                 "neighbours",
                 "network",
                 "options",

@@ -1,38 +1,72 @@
 //! Connections whose process was killed while this one might use them.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
-use slipstack_channel::LeftBehind;
-use slipstack_channel::control::{LeftFile, Refusal, Reply, Request, read_bytes};
+use slipstack_channel::control::{LeftFile, Refusal, Reply, Request, read_bytes, text_file};
+use slipstack_channel::{LeftBehind, PassedOn};
 
 use super::{Client, FirstPeer, State};
+use crate::door::ANSWER_MS;
 use crate::error::Error;
 
 impl Client {
     pub(super) fn ask_for_left(
         &self,
         (local, remote): (SocketAddr, SocketAddr),
-        unread: u32,
-        is_question: bool,
+        has: PassedOn,
+        unread: Option<&[u8]>,
     ) -> LeftBehind {
-        // An instance ends the connections of a program together with it.
-        if self.has_instances() {
-            return LeftBehind::Nothing;
-        }
         let request = Request::TakeLeft {
             local,
             remote,
-            unread,
-            is_question,
+            has,
+            is_question: unread.is_none(),
         };
-        match self.ask_keeper(&mut self.state().lock(), &request) {
+        // The answer comes with a file. If there were no room for it, the connection would be lost.
+        if text_file(b"").is_err() {
+            return LeftBehind::Unasked;
+        }
+        let state = &mut self.state().lock();
+        let answer = match (self.has_instances(), unread.map(text_file)) {
+            (false, _) => self.ask_keeper(state, &request),
+            (true, None) => self.ask_instance(state, &request, None),
+            (true, Some(Ok(file))) => self.ask_instance(state, &request, Some(file)),
+            (true, Some(Err(_))) => return LeftBehind::Unasked,
+        };
+        match answer {
             Ok((Reply::Done, files)) => left_of(files),
             Err(Error::Refused {
                 refusal: Refusal::Busy,
                 ..
             }) => LeftBehind::NotYet,
-            Ok(_) | Err(_) => LeftBehind::Nothing,
+            Ok(_) | Err(Error::Refused { .. }) => LeftBehind::Nothing,
+            Err(_) => LeftBehind::Unasked,
+        }
+    }
+
+    /// Asks the instance that this process uses first, which made the connection, as a rule.
+    fn ask_instance(
+        &self,
+        state: &mut State,
+        request: &Request,
+        file: Option<OwnedFd>,
+    ) -> Result<(Reply, Vec<OwnedFd>), Error> {
+        if state.instance.is_none() && !matches!(state.first_peer, Some(FirstPeer::Instance(_))) {
+            state.welcome = None;
+            self.welcome(state)?;
+        }
+        let socket = match (&state.first_peer, &state.instance) {
+            (Some(FirstPeer::Instance(socket)), _) | (_, Some(socket)) => socket,
+            _ => return Err(Error::Confused),
+        };
+        let fds: Vec<_> = file.iter().map(AsFd::as_fd).collect();
+        socket.send(request, &fds)?;
+        drop(file);
+        let (reply, files) = socket.receive::<Reply>(ANSWER_MS)?;
+        match reply {
+            Reply::Refused { refusal, message } => Err(Error::Refused { refusal, message }),
+            reply => Ok((reply, files)),
         }
     }
 
@@ -62,6 +96,6 @@ fn left_of(files: Vec<OwnedFd>) -> LeftBehind {
         .and_then(|file| read_bytes(file).ok());
     match bytes.and_then(|bytes| LeftFile::from_bytes(&bytes)) {
         Some(left) => LeftBehind::Here(Box::new(left)),
-        None => LeftBehind::Nothing,
+        None => LeftBehind::Unasked,
     }
 }

@@ -42,6 +42,7 @@ struct Program {
     pid: u32,
     uid: u32,
     name: String,
+    family: u64,
 }
 
 impl Session {
@@ -61,6 +62,12 @@ impl Session {
     /// The process behind it, once it has introduced itself.
     pub(super) fn pid(&self) -> Option<u32> {
         self.program.as_ref().map(|program| program.pid)
+    }
+
+    /// `None`: it has none, so that no other process goes on with its connections.
+    pub(super) fn family(&self) -> Option<u64> {
+        let family = self.program.as_ref()?.family;
+        (family != 0).then_some(family)
     }
 
     fn describe(&self, instance: &str, sockets_max: usize) -> Option<ProgramReport> {
@@ -83,9 +90,12 @@ impl Session {
     }
 }
 
-type Answer = Result<(Reply, Vec<OwnedFd>), (Refusal, String)>;
+pub(super) type Answer = Result<(Reply, Vec<OwnedFd>), (Refusal, String)>;
 
-fn refuse<T>(refusal: Refusal, message: impl Into<String>) -> Result<T, (Refusal, String)> {
+pub(super) fn refuse<T>(
+    refusal: Refusal,
+    message: impl Into<String>,
+) -> Result<T, (Refusal, String)> {
     Err((refusal, message.into()))
 }
 
@@ -183,6 +193,15 @@ impl ControlServer {
                 true => refuse(Refusal::AddressInUse, "the port has connections"),
                 false => Ok((Reply::Done, Vec::new())),
             },
+            Request::TakeLeft {
+                local,
+                remote,
+                has,
+                is_question,
+            } => {
+                let file = fds.into_iter().next().filter(|_| !is_question);
+                self.on_take_left(token, (local, remote), (has, file), engine)
+            }
             Request::Stop { .. } => {
                 self.is_stopping = true;
                 Ok((Reply::Done, Vec::new()))
@@ -240,6 +259,7 @@ impl ControlServer {
                 pid: peer.pid,
                 uid: peer.uid,
                 name,
+                family: hello.family,
             });
         }
         let ticket = self.tickets.issue();

@@ -1,6 +1,7 @@
 //! The body of `slipstack instance`: one engine for any number of programs.
 
 mod clients;
+mod lent;
 mod reception;
 
 use std::path::PathBuf;

@@ -16,6 +16,7 @@ use slipstack_mem::Doorbell;
 use tracing::{error, info};
 
 use super::clients::Session;
+use super::lent::AllLeft;
 use crate::door::random_u64;
 use crate::link::{KeeperClient, REGION};
 use crate::ticket::Tickets;
@@ -55,6 +56,7 @@ pub(super) struct ControlServer {
     /// The keeper's connection as it is registered.
     watched: Option<Arc<OwnedFd>>,
     next: u64,
+    pub(super) left: AllLeft,
 }
 
 impl ControlServer {
@@ -99,6 +101,7 @@ impl ControlServer {
             link,
             watched: None,
             next: SESSIONS,
+            left: AllLeft::default(),
         };
         server.watch_keeper();
         Ok(server)
@@ -242,8 +245,14 @@ impl ControlServer {
         // A goodbye may still wait in the ring.
         engine.commands(now);
         for (client, channel) in &session.clients {
-            if engine.is_staying(*client, channel) {
-                engine.detach_client(now, *client);
+            if !engine.is_staying(*client, channel) || !engine.detach_client(now, *client) {
+                continue;
+            }
+            match session.family() {
+                Some(family) => self.left.add(now, *client, channel.clone(), family),
+                None => {
+                    engine.end_lent(now, *client, |_| true);
+                }
             }
         }
     }
@@ -286,6 +295,7 @@ impl Reception for ControlServer {
         {
             self.watch_listener(EventFlags::IN);
         }
+        self.left.end_over_due(engine, now);
         let mut events = Vec::with_capacity(EVENTS);
         let zero = rustix::event::Timespec {
             tv_sec: 0,
@@ -313,6 +323,7 @@ impl Reception for ControlServer {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.accept_paused_until
+        let deadlines = [self.accept_paused_until, self.left.next_deadline()];
+        deadlines.into_iter().flatten().min()
     }
 }

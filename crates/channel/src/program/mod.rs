@@ -443,7 +443,7 @@ impl ProgramEnd {
     /// Records which other processes may use a connection.
     pub fn set_loan(&self, sock: SockId, loan: Loan) {
         if let (Some(_), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index)) {
-            cell.set_loan(loan);
+            cell.set_loan(loan.at(cell.tx_head(), cell.rx_tail()));
         }
     }
 

@@ -12,6 +12,7 @@ use slipstack_mem::ByteRing;
 use crate::cell::Cell;
 use crate::command::Command;
 use crate::ids::SockId;
+use crate::loan::Loan;
 
 use super::ProgramEnd;
 use super::sockets::RxSide;
@@ -38,6 +39,32 @@ impl ProgramEnd {
     /// Copies waiting bytes from `skip` bytes on (SO_PEEK_OFF) without consuming them.
     pub fn peek(&self, sock: SockId, bufs: &mut [IoSliceMut<'_>], skip: usize) -> usize {
         self.take(sock, bufs, skip, false)
+    }
+
+    /// Passes waiting bytes of a stream to another process with `pass`, and then consumes as many
+    /// as that returns: if this process is killed, they are in one of both. `buf` is room for them;
+    /// `loan` is recorded for that time. Returns the result of `pass`, or `None` if there are no
+    /// plain bytes.
+    pub fn give(
+        &self,
+        sock: SockId,
+        buf: &mut [u8],
+        loan: Loan,
+        pass: impl FnOnce(&[u8]) -> Option<usize>,
+    ) -> Option<Option<usize>> {
+        let (local, cell) = (self.inner.sockets.find(sock)?, self.cell(sock.index)?);
+        // No other thread reads meanwhile.
+        let mut rx = local.rx.lock();
+        let waiting = self.waiting(sock, &cell, rx.tail).min(buf.len());
+        if waiting == 0 || rx.kept_count() > 0 || !cell.urgent().is_none() {
+            return None;
+        }
+        let len = self.copy_out(&cell, rx.tail, waiting, &mut [IoSliceMut::new(buf)]);
+        cell.set_loan(loan.giving().at(cell.tx_head(), rx.tail));
+        let passed = pass(&buf[..len]);
+        rx.tail += passed.unwrap_or(0) as u64;
+        self.consumed(sock, &cell, &rx);
+        Some(passed)
     }
 
     /// Consumes up to `len` waiting bytes unseen (MSG_TRUNC).
@@ -133,5 +160,47 @@ impl ProgramEnd {
         if tail >= cell.notify_at() && cell.raise_rx() {
             self.push(Command::Consumed { sock });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::Limits;
+    use crate::engine_end::EngineEnd;
+    use crate::receive_ring::ReceiveRing;
+    use slipstack_terms::Transport;
+
+    #[test]
+    fn bytes_are_counted_once_while_they_are_given_to_another_process() {
+        let mut engine = EngineEnd::create().unwrap();
+        let program = ProgramEnd::open(engine.region().clone()).unwrap();
+        let sock = program.open_socket(Transport::Tcp).unwrap();
+        let receive = 1 << 20;
+        assert!(engine.begin(sock, Limits { send: 0, receive }));
+        let mut ring = ReceiveRing::NEW;
+        assert!(ring.store(&mut engine, sock, 0, b"own, the child's"));
+        ring.publish(&mut engine, sock, 16, 1 << 20);
+        let mut own = [0; 5];
+        assert_eq!(program.recv(sock, &mut [IoSliceMut::new(&mut own)]), 5);
+
+        let loan = || engine.cell(sock.index).unwrap().loan();
+        let mut room = [0; 9];
+        let mut give = |given: u32, count: usize| {
+            let pass = |bytes: &[u8]| {
+                assert!(loan().is_sound() && loan().is_giving());
+                let upto = 5 + u64::from(given);
+                assert_eq!(loan().given_upto(given, upto), upto, "killed before");
+                let all = given + bytes.len() as u32;
+                assert_eq!(loan().given_upto(all, upto), upto + bytes.len() as u64);
+                Some(count)
+            };
+            program.give(sock, &mut room, Loan::to(1, 0, given), pass)
+        };
+        assert_eq!(give(0, 4), Some(Some(4)), "the child took less");
+        assert_eq!(loan().given_upto(4, 9), 9, "it has no more than those");
+        assert_eq!(give(4, 7), Some(Some(7)));
+        assert_eq!(give(11, 0), None, "there are none");
+        assert_eq!(program.rx_available(sock), 0);
     }
 }

@@ -119,6 +119,16 @@ impl Carried {
         })
     }
 
+    /// Returns the connection with these bytes before those that were not read.
+    pub(crate) fn after(mut self: Box<Carried>, mut unread: Vec<u8>) -> Option<Box<Carried>> {
+        if let Whereabouts::Transit(image) = &mut self.place {
+            **image = image.with_unread(unread.len() as u64)?;
+        }
+        unread.append(&mut self.bytes);
+        self.bytes = unread;
+        Some(self)
+    }
+
     /// Returns the ends of a connection whose frames are to go where it is.
     pub(super) fn endpoints(&self) -> Option<(SocketAddr, SocketAddr)> {
         match &self.place {

@@ -6,7 +6,7 @@
 //! cells, which are consistent at any instant, and from the peer's next segment.
 
 use slipstack_channel::control::LeftFile;
-use slipstack_channel::{FlowEntry, LeftConnection, Opened};
+use slipstack_channel::{FlowEntry, LeftConnection, Opened, PassedOn};
 use slipstack_device::{Flow, Transport};
 use slipstack_engine::carried_head;
 use slipstack_mem::Region;
@@ -72,26 +72,26 @@ impl Net {
         self.effects.strays.note_awaited(flow, now);
     }
 
-    /// Returns a connection of a killed program for another process that uses it, which has
-    /// `unread` bytes already. All bytes to send go along, as if none of them had been sent.
+    /// Returns a connection of a killed program for another process that uses it, which has these
+    /// bytes already. All bytes to send go along, as if none of them had been sent.
     /// `None`: these are no possible values.
     pub fn left_file(
         (entry, left): (&FlowEntry, &LeftConnection),
         region: &Region,
-        unread: u32,
+        has: PassedOn,
     ) -> Option<LeftFile> {
+        let mut left = left.read_by(has)?;
         let received = left.unread(region)?;
         let unsent = left.unsent.to_vec(region);
-        let mut left = left.clone();
-        left.read = left.read.checked_sub(u64::from(unread))?;
+        let told = left.told();
+        left.read = left.read.checked_sub(u64::from(has.unread))?;
         left.unsent.head = left.unsent.acked;
         let image = image_of(entry, &entry.opened?, &left);
         Some(LeftFile {
-            taken: left.loan.taken,
-            is_taking: left.loan.is_taking(),
             head: carried_head(image, left.has_fin),
             unsent,
             received,
+            ..told
         })
     }
 }

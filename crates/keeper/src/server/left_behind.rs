@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
+use slipstack_channel::PassedOn;
 use slipstack_channel::control::{LeftFile, Refusal, Reply, UNSENT_MAX, text_file};
 use slipstack_device::{Flow, Transport};
 use slipstack_mem::process::explained;
@@ -20,7 +21,7 @@ impl Server {
         &mut self,
         client: ClientId,
         (local, remote): (SocketAddr, SocketAddr),
-        unread: u32,
+        has: PassedOn,
         is_question: bool,
     ) -> Answer {
         let flow = Flow {
@@ -28,9 +29,10 @@ impl Server {
             local,
             remote,
         };
-        let family = self.resources.state.leases.clients.find(client);
-        let family = family.map_or_else(super::lone_family, |client| client.family);
-        let Some(at) = self.lent.find(&flow, family) else {
+        let asker = self.resources.state.leases.clients.find(client);
+        let family = asker.map_or_else(super::lone_family, |client| client.family);
+        let user = asker.map(|client| client.process.pid);
+        let Some(at) = self.lent.find(&flow, family, user) else {
             let is_owned = self.living_flows().iter().any(|(it, _)| *it == flow);
             return match is_owned {
                 true => refuse(Refusal::Busy, "the owner of the connection lives"),
@@ -44,17 +46,12 @@ impl Server {
                     "the connection has too many bytes to send",
                 );
             }
-            let loan = self.lent.loan(at).unwrap_or_default();
-            let told = LeftFile {
-                taken: loan.taken,
-                is_taking: loan.is_taking(),
-                ..LeftFile::default()
-            };
+            let told = self.lent.told(at);
             let file = in_file(&told).map_err(|why| (Refusal::Failed, why))?;
             return Ok((Reply::Done, vec![file]));
         }
         let lent = self.lent.take(at);
-        match passed(&lent, unread) {
+        match passed(&lent, has) {
             Ok(file) => {
                 info!(%local, %remote, client = client.0, "a lent connection goes on");
                 Ok((Reply::Done, vec![file]))
@@ -110,8 +107,8 @@ impl Server {
     }
 }
 
-fn passed(lent: &Lent, unread: u32) -> Result<OwnedFd, String> {
-    let file = Net::left_file((&lent.entry, &lent.left), &lent.region, unread);
+fn passed(lent: &Lent, has: PassedOn) -> Result<OwnedFd, String> {
+    let file = Net::left_file((&lent.entry, &lent.left), &lent.region, has);
     let file = file.ok_or("the connection's state is not sound")?;
     in_file(&file)
 }

@@ -5,7 +5,8 @@
 //! killed program do.
 
 use rustix::process::{Pid, test_kill_process};
-use slipstack_channel::{FlowEntry, LeftConnection, Loan};
+use slipstack_channel::control::LeftFile;
+use slipstack_channel::{FlowEntry, LeftConnection};
 use slipstack_device::Flow;
 use slipstack_mem::Region;
 
@@ -75,13 +76,20 @@ impl AllLent {
         (!self.is_empty()).then_some(self.looked_at + LOOK_NS)
     }
 
-    pub(super) fn find(&self, flow: &Flow, family: Family) -> Option<usize> {
-        let is_it = |lent: &Lent| lent.family == Some(family) && lent.flow() == *flow;
+    /// `user`: the process that asks for it.
+    pub(super) fn find(&self, flow: &Flow, family: Family, user: Option<u32>) -> Option<usize> {
+        let is_users = |lent: &Lent| {
+            let its = lent.left.loan.user();
+            lent.family == Some(family) && (its.is_none() || its == user)
+        };
+        let is_it = |lent: &Lent| lent.flow() == *flow && is_users(lent);
         self.waiting.iter().position(|(_, lent)| is_it(lent))
     }
 
-    pub(super) fn loan(&self, at: usize) -> Option<Loan> {
-        self.waiting.get(at).map(|(_, lent)| lent.left.loan)
+    /// Tells how far the bytes of the one at that place have been moved.
+    pub(super) fn told(&self, at: usize) -> LeftFile {
+        let (_, lent) = &self.waiting[at];
+        lent.left.told()
     }
 
     /// Number of bytes of its ring that the peer has not acknowledged.

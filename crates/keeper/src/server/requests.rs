@@ -115,9 +115,9 @@ impl Server {
             Request::TakeLeft {
                 local,
                 remote,
-                unread,
+                has,
                 is_question,
-            } => self.on_take_left(client, (local, remote), unread, is_question),
+            } => self.on_take_left(client, (local, remote), has, is_question),
             Request::RegisterRegion { id } => self.on_region(client, id, fds),
             Request::RegisterReport => self.on_report(client, fds),
             Request::Filter { known } => self.on_filter(&known),

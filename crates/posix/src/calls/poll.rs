@@ -26,7 +26,9 @@ impl Process {
         let deadline_ns = deadline_of(&*self.kernel, timeout);
         let mut is_begun = false;
         loop {
-            if let Some(count) = self.poll_sorted(fds, (deadline_ns, is_begun), mask)? {
+            if let Some(count) = self.poll_sorted(fds, (deadline_ns, is_begun), mask)?
+                && !self.take_hung_up_among(fds)
+            {
                 return Ok(count);
             }
             is_begun = true;
@@ -92,6 +94,15 @@ impl Process {
             }
             count => Ok(Some(count.flatten().unwrap_or(0))),
         }
+    }
+
+    /// Takes connections of killed processes over that the kernel says have ended. Returns whether
+    /// any has come here.
+    fn take_hung_up_among(&self, fds: &[libc::pollfd]) -> bool {
+        let are_over = libc::POLLHUP | libc::POLLERR;
+        let over = fds.iter().filter(|fd| fd.revents & are_over != 0);
+        let sockets: Vec<_> = over.filter_map(|fd| self.table.socket(fd.fd)).collect();
+        self.take_all_hung_up(sockets.iter())
     }
 
     fn sort(&self, fds: &[libc::pollfd]) -> Sorted {

@@ -7,6 +7,7 @@
 
 mod home;
 mod kernel_part;
+mod killed_owners;
 mod popping;
 mod room;
 mod set;

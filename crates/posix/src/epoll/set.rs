@@ -99,6 +99,8 @@ pub(crate) struct Item {
     pub(crate) has_kernel_part: bool,
     /// The kernel's part is not asked for room, because the stack's has none.
     pub(crate) is_without_room: bool,
+    /// The events of an ONESHOT item that has fired in the kernel.
+    pub(super) fired: u32,
 }
 
 impl Item {
@@ -306,6 +308,7 @@ impl Set {
                 edges: 0,
                 has_kernel_part: false,
                 is_without_room: false,
+                fired: 0,
             },
         );
         Ok(item)
@@ -457,6 +460,7 @@ impl Set {
         let item = items.get_mut(id)?;
         let rests = item.events & ONE_SHOT != 0;
         if rests {
+            item.fired = item.events;
             item.events &= PRIVATE;
         }
         Some((item.target.clone(), rests))

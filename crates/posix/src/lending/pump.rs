@@ -15,6 +15,7 @@ use rustix::net::{SendFlags, Shutdown};
 use slipstack_channel::Loan;
 
 use crate::lending::lender::Lender;
+use crate::lending::pump::loans::Counts;
 use crate::socket::borrowed::ReadRequest;
 use crate::socket::borrowed::child_message::receive_joining;
 use crate::socket::description::{Decided, Description};
@@ -161,8 +162,7 @@ pub(crate) struct Pump {
     signs: u64,
     /// The process that has made the pair, if it is another one.
     user: Option<u32>,
-    /// Bytes of the child that are in the send ring, or were.
-    taken: u64,
+    loan: Counts,
 }
 
 impl Pump {
@@ -180,7 +180,7 @@ impl Pump {
             socket,
             number,
             user: loans::user_of(&child),
-            taken: 0,
+            loan: Counts::default(),
             child,
             origins: vec![origin],
             joining: Vec::new(),
@@ -348,6 +348,7 @@ impl Pump {
             }
             _ => return false,
         };
+        self.note_alone();
         for _ in 0..ROUNDS {
             let has_sent = self.feed_peer(stream, room);
             let has_received = self.feed_child(stream, room);
@@ -388,20 +389,17 @@ impl Pump {
         let (child, takes) = (&self.child, &mut self.childs.takes);
         let passed = if !self.to_child.is_empty() {
             match *takes {
-                true => self
-                    .to_child
-                    .pass_rest(|bytes| give_child(child, bytes, takes)),
+                true => {
+                    let give = |bytes: &[u8]| give_child(child, bytes, takes);
+                    let passed = self.to_child.pass_rest(give);
+                    self.loan.note_given(passed);
+                    passed
+                }
                 false => Some(0),
             }
         } else if self.to_child.may_read() && self.peers.gives && self.request != ReadRequest::None
         {
-            self.note_loan(stream, Loan::unsure);
-            let count = self.read_peer(stream, room);
-            let (child, takes) = (&self.child, &mut self.childs.takes);
-            let passed = self
-                .to_child
-                .pass_fresh(&room[..count], |bytes| give_child(child, bytes, takes));
-            passed.map(|_| count)
+            self.give_more(stream, room)
         } else {
             Some(0)
         };
@@ -455,8 +453,8 @@ impl Pump {
         }
     }
 
-    /// Reads at most as many bytes as the child has requested.
-    fn read_peer(&mut self, stream: &Stream, room: &mut [u8]) -> usize {
+    /// Returns as much of `room` as the child has requested.
+    fn asked<'a>(&self, room: &'a mut [u8]) -> &'a mut [u8] {
         let asked = match self.request {
             ReadRequest::All => room.len(),
             ReadRequest::None => 0,
@@ -464,7 +462,11 @@ impl Pump {
                 usize::try_from(count).map_or(room.len(), |count| count.min(room.len()))
             }
         };
-        let count = self.receive(stream, &mut room[..asked]);
+        &mut room[..asked]
+    }
+
+    /// The child has been given that many bytes that it had requested.
+    fn note_met(&mut self, count: usize) {
         self.request = match self.request {
             ReadRequest::Some(_) if count > 0 => ReadRequest::None,
             ReadRequest::Whole(left) if left > count as u64 => {
@@ -473,7 +475,6 @@ impl Pump {
             ReadRequest::Whole(_) => ReadRequest::None,
             other => other,
         };
-        count
     }
 
     fn receive(&mut self, stream: &Stream, room: &mut [u8]) -> usize {

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 
-use slipstack_channel::KeepError;
+use slipstack_channel::{KeepError, Loan};
 use slipstack_mem::RawSlice;
 
 use crate::socket::moved::ConnectionPlace;
@@ -67,6 +67,25 @@ impl Stream {
     pub(crate) fn consume_in_place(&self, len: usize) {
         let here = self.here();
         here.program().consume(here.sock(), len);
+    }
+
+    /// As [`slipstack_channel::ProgramEnd::give`].
+    pub(crate) fn give_bytes(
+        &self,
+        buf: &mut [u8],
+        loan: Loan,
+        pass: impl FnOnce(&[u8]) -> Option<usize>,
+    ) -> Option<Option<usize>> {
+        let here = self.here();
+        let given = here.program().give(here.sock(), buf, loan, pass)?;
+        self.note_read();
+        Some(given)
+    }
+
+    /// Records which other processes may use the connection, for the keeper.
+    pub(crate) fn set_loan(&self, loan: Loan) {
+        let here = self.here();
+        here.program().set_loan(here.sock(), loan);
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
-use slipstack_channel::{CloseMode, Loan, SockId};
+use slipstack_channel::{CloseMode, SockId};
 use slipstack_mem::Lock;
 
 use crate::attachment::Attachment;
@@ -468,12 +468,6 @@ impl Stream {
             return Some(Err(error.unwrap_or(Errno::ECONNABORTED)));
         }
         (!seen.is_opening()).then_some(Ok(()))
-    }
-
-    /// Records which other processes may use the connection, for the keeper.
-    pub(crate) fn set_loan(&self, loan: Loan) {
-        let here = self.here();
-        here.program().set_loan(here.sock(), loan);
     }
 
     /// Returns whether bytes may be sent at all.

@@ -58,6 +58,17 @@ impl Travelling {
         })
     }
 
+    /// A connection whose owner was killed: nothing is shut down.
+    pub(crate) fn of_killed(unacked: Vec<u8>, unsent: Vec<u8>, connection: Vec<u8>) -> Travelling {
+        Travelling {
+            shut: 0,
+            urgent_taken: 0,
+            unacked,
+            unsent,
+            connection,
+        }
+    }
+
     /// A user of the connection has shut its receiving direction down.
     pub(crate) fn shut_reading(&mut self) {
         self.shut |= SHUT_READ;

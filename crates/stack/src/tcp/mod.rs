@@ -94,6 +94,7 @@ mod tests;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use connection::Connection;
 use cookie::CookieJar;
@@ -117,6 +118,7 @@ pub(crate) use train::State as TrainState;
 use train::Train;
 
 use crate::config::StackConfig;
+use crate::ids::ConnId;
 use crate::rate::RateLimit;
 use crate::rng::Rng;
 use crate::time::Instant;
@@ -226,6 +228,15 @@ impl Tcp {
     /// Returns whether there is a connection between these ends, or what is left of one.
     pub fn has_place(&self, key: &flow::FlowKey) -> bool {
         self.find_place(key, self.hasher.table(key)).is_some()
+    }
+
+    /// Returns the connection between these ends.
+    pub fn find(&self, local: SocketAddr, remote: SocketAddr) -> Option<ConnId> {
+        let key = flow::FlowKey::new(local.ip(), local.port(), remote.ip(), remote.port());
+        match self.find_place(&key, self.hasher.table(&key))? {
+            FlowState::Connection(index) => self.conns.at(index).map(|conn| conn.id),
+            FlowState::Syn(_) | FlowState::TimeWait(_) => None,
+        }
     }
 
     fn find_place(&self, key: &flow::FlowKey, hash: u64) -> Option<FlowState> {

@@ -70,14 +70,46 @@ impl Process {
             ends_when_stopped: true,
         };
         set.ask_for_room_again();
-        let count = self.wait(&plan, |look| {
-            let count = self.collect(&set, epfd.fd, out, look);
-            Ok((count > 0).then_some(count))
-        })?;
+        let count = loop {
+            let found = self.wait(&plan, |look| {
+                let count = self.collect(&set, epfd.fd, out, look);
+                Ok((count > 0).then_some(count))
+            })?;
+            let count = found.map(|count| self.without_hung_up(&set, &mut out[..count]));
+            if count != Some(0) {
+                break count;
+            }
+        };
         // The data that arrived for a foreign connection acknowledged what it had sent, so it can
         // move.
         self.engines.move_remote_members(&set);
         Ok(count.unwrap_or(0))
+    }
+
+    /// Takes connections of killed processes over that the kernel says have ended. Returns the
+    /// number of events that remain, in front.
+    fn without_hung_up(&self, set: &Arc<Set>, out: &mut [libc::epoll_event]) -> usize {
+        let are_over = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
+        let mut count = out.len();
+        if !out.iter().any(|event| event.events & are_over != 0) {
+            return count;
+        }
+        for (item, socket, data) in set.borrowed() {
+            // Several members may have the same data: each has one event.
+            let is_its = |event: &libc::epoll_event| {
+                let (events, its) = (event.events, event.u64);
+                events & are_over != 0 && its == data
+            };
+            let Some(at) = out[..count].iter().position(is_its) else {
+                continue;
+            };
+            if self.take_all_hung_up([&socket].into_iter()) {
+                set.fire_again(item);
+                out.copy_within(at + 1..count, at);
+                count -= 1;
+            }
+        }
+        count
     }
 
     /// Collects the members ready now on both sides, without one starving the other.

@@ -131,6 +131,11 @@ impl Process {
         if !is_plain(socket.kind, level, name, value) {
             return self.try_on_kernel(socket, level, name, value);
         }
+        if let (libc::SOL_SOCKET, libc::SO_PEEK_OFF) = (level, name)
+            && let Some(Decided::Foreign(it)) = socket.decided()
+        {
+            it.end_counting(&*self.kernel, socket);
+        }
         if let Some(number) = socket.kernel_number() {
             let set = self.kernel.setsockopt(number.number(), level, name, value);
             // A borrowed connection's kernel socket has no TCP.
@@ -463,6 +468,8 @@ fn peek_offset(socket: &Description) -> Option<i32> {
     match socket.decided() {
         Some(Decided::Stream(_)) => {}
         Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => {}
+        // The pair has it for our own purpose.
+        Some(Decided::Foreign(it)) if it.reads.are_counted() => {}
         _ => return None,
     }
     Some(socket.peek_offset.load(Ordering::Relaxed))

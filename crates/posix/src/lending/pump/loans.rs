@@ -6,22 +6,51 @@ use std::os::fd::OwnedFd;
 use rustix::net::sockopt::socket_peercred;
 use slipstack_channel::Loan;
 
-use super::{Pump, give_peer};
+use super::{Pump, give_child, give_peer};
 use crate::socket::Stream;
+
+/// Bytes of the child, modulo 2^32.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    /// In the send ring, or were.
+    taken: u32,
+    /// Passed on to the child.
+    given: u32,
+    /// Nothing but the steward uses the connection in this process, now and later.
+    is_alone: bool,
+}
+
+impl Counts {
+    pub(super) fn note_given(&mut self, count: Option<usize>) {
+        self.given = self.given.wrapping_add(count.unwrap_or(0) as u32);
+    }
+
+    fn loan_to(self, user: u32) -> Loan {
+        let loan = Loan::to(user, self.taken, self.given);
+        match self.is_alone {
+            true => loan.alone(),
+            false => loan,
+        }
+    }
+}
 
 impl Pump {
     /// Records the loan to the process that has made the pair. Another process cannot go on with a
     /// connection that several use, or some of whose bytes for the child are here.
     pub(super) fn note_loan(&self, stream: &Stream, as_of_now: impl FnOnce(Loan) -> Loan) {
+        stream.set_loan(self.loan_now(as_of_now));
+    }
+
+    fn loan_now(&self, as_of_now: impl FnOnce(Loan) -> Loan) -> Loan {
         let is_heard = self.origins.iter().all(|it| !it.is_unheard);
         let has_rest = !self.to_child.is_empty();
         let is_users = is_heard && !has_rest && self.socket.lent.is_lent_once();
-        let loan = self.user.map(|user| Loan::to(user, self.taken));
-        stream.set_loan(match (loan, is_users && self.is_whole()) {
+        let loan = self.user.map(|user| self.loan.loan_to(user));
+        match (loan, is_users && self.is_whole()) {
             (Some(loan), true) => as_of_now(loan),
             (Some(loan), false) => loan.unsure(),
             (None, _) => Loan::NONE,
-        });
+        }
     }
 
     /// As [`Pump::note_loan`], while nothing is being moved.
@@ -32,9 +61,54 @@ impl Pump {
         }
     }
 
+    /// Looks whether the program has closed its own numbers, and no thread waits in a call that it
+    /// has begun before: it never gets another one.
+    pub(super) fn note_alone(&mut self) {
+        if !self.loan.is_alone {
+            let has_closed = self.socket.cold.lock().numbers == [self.number];
+            self.loan.is_alone = has_closed && self.socket.may_end();
+        }
+    }
+
+    /// Passes on bytes that the child has requested. Returns how many there were; `None`: the child
+    /// takes no more.
+    pub(super) fn give_more(&mut self, stream: &Stream, room: &mut [u8]) -> Option<usize> {
+        if !self.childs.takes {
+            return Some(0);
+        }
+        let loan = self.loan_now(|loan| loan);
+        let asked = self.asked(room);
+        let (child, takes) = (&self.child, &mut self.childs.takes);
+        let given = stream.give_bytes(asked, loan, |bytes| give_child(child, bytes, takes));
+        if let Some(given) = given {
+            self.loan.note_given(given);
+            self.note_met(given.unwrap_or(0));
+            return given;
+        }
+        self.take_and_give(stream, room)
+    }
+
+    /// As [`Pump::give_more`], of urgent bytes and ends: it is not known meanwhile where they are.
+    fn take_and_give(&mut self, stream: &Stream, room: &mut [u8]) -> Option<usize> {
+        self.note_loan(stream, Loan::unsure);
+        let asked = self.asked(room).len();
+        let count = self.receive(stream, &mut room[..asked]);
+        self.note_met(count);
+        let (child, takes) = (&self.child, &mut self.childs.takes);
+        let mut given = 0;
+        let give = |bytes: &[u8]| {
+            let count = give_child(child, bytes, takes);
+            given = count.unwrap_or(0);
+            count
+        };
+        let passed = self.to_child.pass_fresh(&room[..count], give);
+        self.loan.note_given(Some(given));
+        passed.map(|_| count)
+    }
+
     /// Passes on bytes that have just been read, or the rest of former ones.
     pub(super) fn pass_to_peer(&mut self, stream: &Stream, fresh: Option<&[u8]>) -> Option<usize> {
-        self.note_loan(stream, |loan| loan.taking().unsure());
+        self.note_loan(stream, Loan::putting);
         let (takes, is_reset) = (&mut self.peers.takes, &mut self.is_reset);
         let mut sent = 0;
         let give = |bytes: &[u8]| {
@@ -46,7 +120,7 @@ impl Pump {
             Some(bytes) => self.to_peer.pass_fresh(bytes, give),
             None => self.to_peer.pass_rest(give),
         };
-        self.taken += sent as u64;
+        self.loan.taken = self.loan.taken.wrapping_add(sent as u32);
         self.note_rest(stream);
         passed
     }

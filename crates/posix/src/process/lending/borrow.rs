@@ -2,7 +2,7 @@
 //! used.
 
 use std::io::IoSlice;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -85,7 +85,8 @@ impl Process {
         it: &Borrowed,
         request: ReadRequest,
     ) {
-        if !self.begin_use(socket, it) {
+        if !self.begin_use(socket, it) && (self.may_hold(socket, it) || !self.take_left(socket, it))
+        {
             self.hold_and_request(socket, it, request);
         }
     }
@@ -106,19 +107,24 @@ impl Process {
         it: &Borrowed,
         reach: UserKind,
     ) -> bool {
+        let is_held = self.hold_quietly(socket, it, reach);
+        if !is_held && !it.has_own() {
+            warn_of_foreign(&self.log, socket);
+        }
+        is_held
+    }
+
+    /// As [`Process::hold_borrowed`], if the owner may have been killed just now.
+    fn may_hold(&self, socket: &Arc<Description>, it: &Borrowed) -> bool {
+        self.hold_quietly(socket, it, UserKind::WithLibrary)
+    }
+
+    fn hold_quietly(&self, socket: &Arc<Description>, it: &Borrowed, reach: UserKind) -> bool {
         let mut token = it.token.lock();
         if token.is_none() {
-            match self.make_pair(socket, it, reach) {
-                Ok(made) => *token = Some(made),
-                Err(_) => {
-                    if !it.has_own() {
-                        warn_of_foreign(&self.log, socket);
-                    }
-                    return false;
-                }
-            }
+            *token = self.make_pair(socket, it, reach).ok();
         }
-        true
+        token.is_some()
     }
 
     /// A call of this thread on the connection begins: one that has come in a message, or that this
@@ -194,6 +200,10 @@ impl Process {
             set_nonblocking(number, socket.is_nonblocking())?;
         }
         it.sent.begin();
+        if socket.kind == Kind::Stream && reach == UserKind::WithLibrary {
+            let own = socket.peek_offset.load(Ordering::Relaxed);
+            it.reads.begin(&*self.kernel, ours.as_raw_fd(), own);
+        }
         socket.has_kernel.store(true, Ordering::Release);
         self.report.on_borrowed(socket, it.local, it.remote());
         Ok(message.token)
@@ -283,9 +293,17 @@ impl Process {
         if self.begin_use(socket, it) {
             return None;
         }
-        if !self.hold_borrowed(socket, it, UserKind::WithLibrary) {
-            let is_here = self.take_left(socket, it);
-            return (!is_here).then_some(Errno::ENOTCONN.into());
+        if !self.may_hold(socket, it) {
+            if self.take_left(socket, it) {
+                return None;
+            }
+            if !it.has_own() {
+                warn_of_foreign(&self.log, socket);
+            }
+            return Some(Errno::ENOTCONN.into());
+        }
+        if flags & libc::MSG_PEEK != 0 {
+            it.end_counting(&*self.kernel, socket);
         }
         it.turns.on_read();
         let is_prompt = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
@@ -299,7 +317,7 @@ impl Process {
         }
         match is_prompt || asked == 0 {
             true => Some(Divert::KernelRead),
-            false => self.read_or_take(socket, it),
+            false => self.read_or_take(socket, it, flags & libc::MSG_WAITALL != 0),
         }
     }
 
@@ -350,8 +368,10 @@ impl Process {
     /// request it may be forbidden.
     pub fn before_confinement(&self) {
         self.lending.keeps_out.store(true, Ordering::Relaxed);
-        self.table
-            .each_borrowed(|socket, it| self.take_borrowed(socket, it, ReadRequest::All));
+        self.table.each_borrowed(|socket, it| {
+            self.take_borrowed(socket, it, ReadRequest::All);
+            it.stop_counting(&*self.kernel, socket);
+        });
     }
 
     /// Called before the program may have no further descriptor.

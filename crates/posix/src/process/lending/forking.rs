@@ -62,7 +62,7 @@ impl Process {
                 Some(Decided::Foreign(borrowed)) => {
                     borrowed.resume();
                     // The pair gets bytes of the child's too, which are not counted here.
-                    borrowed.sent.lose();
+                    borrowed.stop_counting(&*self.kernel, socket);
                     if let Some(control) = borrowed.control() {
                         fork.branch_off(&control);
                     }
@@ -88,8 +88,8 @@ impl Process {
             if let Some(Decided::Stream(stream)) = socket.decided() {
                 // If several processes may use it, the steward writes later which one does.
                 stream.set_loan(match socket.lent.is_lent() {
-                    false => Loan::to(0, 0),
-                    true => Loan::to(0, 0).unsure(),
+                    false => Loan::to(0, 0, 0),
+                    true => Loan::to(0, 0, 0).unsure(),
                 });
             }
             socket.lent.add();

@@ -3,26 +3,30 @@
 //! The keeper holds them for a moment. They come here with the next call on them, if no bytes were
 //! in the owner or on their way to it.
 
-use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::RecvFlags;
+use rustix::net::sockopt::socket_peercred;
 use slipstack_channel::control::LeftFile;
-use slipstack_channel::{LeftBehind, SockId};
+use slipstack_channel::{LeftBehind, PassedOn, Placement, SockId};
 
 use crate::attachment::Attachment;
+use crate::kernel::Kernel;
 use crate::process::Process;
 use crate::process::lending::borrow::waiting;
+use crate::socket::Travelling;
 use crate::socket::borrowed::Borrowed;
+use crate::socket::borrowed::control::Control;
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::options::apply_stream_options;
-use crate::socket::{Push, Stream};
 
-/// Time for which the kernel may take to close all descriptors of a process. Others who find a pair
-/// hung up, after a reset of the peer's, learn that later.
+/// Time for which the kernel may take to close all descriptors of a process that is seen to end,
+/// and of one that cannot be seen: that is waited for once.
+const ENDING: Duration = Duration::from_secs(1);
 const CLOSING: Duration = Duration::from_millis(20);
+/// A flag of a thread in `/proc/PID/stat`: it ends (PF_EXITING).
+const EXITING: u32 = 4;
 /// Looks of the keeper for an owner that has ended, and their distance.
 const LOOKS: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(1);
@@ -36,7 +40,15 @@ impl Process {
     /// As [`Process::take_left`], for a connection whose pair has hung up: the kernel closes the
     /// owner's ends one after the other.
     pub(super) fn take_hung_up(&self, socket: &Arc<Description>, it: &Borrowed) -> bool {
-        self.take_left_within(socket, it, CLOSING)
+        // A peer's reset hangs the pair of a living owner up too.
+        let is_first = it.is_first_hang_up();
+        let is_ending = it.control().and_then(|control| is_ending(&control));
+        let patience = match (is_ending, is_first) {
+            (Some(true), _) => ENDING,
+            (None, true) => CLOSING,
+            (Some(false), _) | (None, false) => Duration::ZERO,
+        };
+        self.take_left_within(socket, it, patience)
     }
 
     fn take_left_within(
@@ -68,51 +80,64 @@ impl Process {
         if socket.is_brought() {
             return true;
         }
-        let unread = || match it.is_taken() {
-            true => u32::try_from(waiting(socket)).unwrap_or(u32::MAX),
-            false => 0,
+        let attach = &self.engines.attach;
+        let nothing = PassedOn::default();
+        let told = await_end_of_owner(|| attach.take_left((local, remote), nothing, None));
+        let has = passed_on(&*self.kernel, socket, it);
+        let told = match told {
+            LeftBehind::Here(told) => Some(told),
+            // It may be had with a later call.
+            LeftBehind::Unasked => return false,
+            LeftBehind::Nothing | LeftBehind::NotYet => None,
         };
-        let take = |is_question| {
-            let attach = &self.engines.attach;
-            attach.take_left((local, remote), unread(), is_question)
-        };
-        let told = await_end_of_owner(|| take(true));
+        let told = told.filter(|told| !told.is_giving || has.given.is_some());
         let Some(lost) = told.and_then(|told| lost_bytes(socket, it, &told)) else {
             it.leave_to_others();
             return false;
         };
-        let come = |here: (&Arc<Attachment>, SockId)| match take(false) {
-            LeftBehind::Here(mut left) => {
-                left.unsent.extend(lost);
-                self.go_on_here(socket, (*left, it.is_taken()), here)
+        let come = |here: (&Arc<Attachment>, SockId)| {
+            // They stay in the pair: if the connection does not come, the program reads them there.
+            let unread = copy_unread(&*self.kernel, socket, it, has)?;
+            match attach.take_left((local, remote), has, Some(&unread)) {
+                LeftBehind::Here(left) => self.go_on_here(socket, (*left, unread, lost), here),
+                LeftBehind::NotYet | LeftBehind::Nothing | LeftBehind::Unasked => None,
             }
-            LeftBehind::NotYet | LeftBehind::Nothing => None,
         };
         self.come_as(socket, it, come).is_some()
+    }
+
+    /// Takes connections over whose owner was killed during a wait. Returns whether any has come
+    /// here: what the kernel has said about it does not hold then.
+    pub(crate) fn take_all_hung_up<'a>(
+        &self,
+        sockets: impl Iterator<Item = &'a Arc<Description>>,
+    ) -> bool {
+        let mut any = false;
+        for socket in sockets {
+            if let Some(Decided::Foreign(it)) = socket.decided() {
+                any |= socket.kind == Kind::Stream && self.take_hung_up(socket, it);
+            }
+        }
+        any
     }
 
     fn go_on_here(
         &self,
         socket: &Arc<Description>,
-        (left, is_taken): (LeftFile, bool),
+        (mut left, unread, lost): (LeftFile, Vec<u8>, Vec<u8>),
         (attachment, sock): (&Arc<Attachment>, SockId),
     ) -> Option<()> {
-        let mut connection = left.head;
-        connection.extend(if is_taken {
-            take_unread(socket)
-        } else {
-            Vec::new()
-        });
-        connection.extend(left.received);
-        if !attachment.carry_in(sock, &connection) {
-            return None;
-        }
-        let stream = Stream::accepted(Arc::clone(attachment), sock);
-        if !left.unsent.is_empty() {
-            let sent = stream.enqueue(&[IoSlice::new(&left.unsent)], Push::Now);
-            sent.ok().filter(|sent| *sent == left.unsent.len())?;
-            attachment.commands();
-        }
+        let travelling = match attachment.driver.placement() {
+            // An instance has the connection with all that was received.
+            Placement::Instance => Travelling::of_killed(left.unsent, lost, left.head),
+            Placement::InProcess => {
+                left.head.extend(unread);
+                left.head.extend(left.received);
+                left.unsent.extend(lost);
+                Travelling::of_killed(Vec::new(), left.unsent, left.head)
+            }
+        };
+        let stream = travelling.arrive(attachment, sock)?;
         apply_stream_options(socket, &stream);
         socket.bring(Decided::Stream(stream));
         self.settle_brought(socket);
@@ -120,16 +145,48 @@ impl Process {
     }
 }
 
-/// Asks until the owner is known to have ended. Returns how far it had moved bytes.
-fn await_end_of_owner(ask: impl Fn() -> LeftBehind) -> Option<LeftFile> {
+/// Returns the bytes that the owner has passed on.
+fn passed_on(kernel: &dyn Kernel, socket: &Description, it: &Borrowed) -> PassedOn {
+    let Some(number) = socket.kernel_number().filter(|_| it.is_taken()) else {
+        return PassedOn {
+            unread: 0,
+            given: (!it.is_taken()).then_some(0),
+        };
+    };
+    let unread = u32::try_from(waiting(socket)).unwrap_or(u32::MAX);
+    let read = it.reads.count(kernel, number.number());
+    PassedOn {
+        unread,
+        given: read.map(|read| read.wrapping_add(unread)),
+    }
+}
+
+/// Whether the owner is about to end. `None`: it cannot be seen.
+fn is_ending(control: &Control) -> Option<bool> {
+    let owner = socket_peercred(control.end()).ok()?.pid;
+    if owner == rustix::process::getpid() {
+        return None;
+    }
+    let stat = std::fs::read(format!("/proc/{}/stat", owner.as_raw_nonzero())).ok()?;
+    Some(flags_in(&stat)? & EXITING != 0)
+}
+
+/// Returns the flags of a process in its `/proc/PID/stat`: the seventh word behind its name.
+fn flags_in(stat: &[u8]) -> Option<u32> {
+    let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(&stat[name_ends + 1..]).ok()?;
+    rest.split_ascii_whitespace().nth(6)?.parse().ok()
+}
+
+/// Asks until the owner is known to have ended.
+fn await_end_of_owner(ask: impl Fn() -> LeftBehind) -> LeftBehind {
     for _ in 0..LOOKS {
         match ask() {
-            LeftBehind::Here(told) => return Some(*told),
-            LeftBehind::Nothing => return None,
             LeftBehind::NotYet => std::thread::sleep(PAUSE),
+            answer => return answer,
         }
     }
-    None
+    LeftBehind::NotYet
 }
 
 /// The bytes that this process has written and the owner has not taken. `None`: there are some, and
@@ -155,13 +212,31 @@ fn was_unread(socket: &Description) -> bool {
     found.is_err() || !events.contains(PollFlags::HUP) || events.contains(PollFlags::ERR)
 }
 
-/// Takes the bytes that the owner has passed on and the program has not read.
-fn take_unread(socket: &Description) -> Vec<u8> {
-    let mut bytes = vec![0; waiting(socket) as usize];
-    let number = socket.kernel_number().filter(|_| !bytes.is_empty());
-    let received =
-        number.map(|number| rustix::net::recv(number.as_fd(), &mut bytes[..], RecvFlags::DONTWAIT));
-    let count = received.and_then(Result::ok).map_or(0, |(count, _)| count);
-    bytes.truncate(count);
-    bytes
+/// Copies the bytes that the owner has passed on and the program has not read. `None`: they are not
+/// as many as they were.
+fn copy_unread(
+    kernel: &dyn Kernel,
+    socket: &Description,
+    it: &Borrowed,
+    has: PassedOn,
+) -> Option<Vec<u8>> {
+    if has.unread == 0 {
+        return Some(Vec::new());
+    }
+    it.reads.look(kernel, socket.kernel_number()?, has.unread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flags_of_a_process_are_found_behind_any_name() {
+        let stat = b"17 (a) b) R 1 17 17 0 -1 4194564 12 0 0 0";
+        assert_eq!(flags_in(stat), Some(4_194_564));
+        assert_ne!(4_194_564 & EXITING, 0);
+        assert_eq!(flags_in(b"17 (a) R 1 17"), None);
+        let own = std::fs::read("/proc/self/stat").unwrap();
+        assert_eq!(flags_in(&own).unwrap() & EXITING, 0);
+    }
 }

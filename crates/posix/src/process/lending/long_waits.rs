@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::wait::{Plan, polled};
@@ -67,19 +68,42 @@ impl Process {
 
     /// Waits in a call that receives until there are bytes. Returns how the call goes on; `None`:
     /// the connection has come here.
-    pub(super) fn read_or_take(&self, socket: &Arc<Description>, it: &Borrowed) -> Option<Divert> {
-        // After SO_RCVTIMEO the program calls again.
-        let has_timeout = socket.recv_timeout_ns.load(Ordering::Relaxed) != 0;
+    pub(super) fn read_or_take(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        wants_all: bool,
+    ) -> Option<Divert> {
+        let timeout_ns = socket.recv_timeout_ns.load(Ordering::Relaxed);
+        let has_timeout = timeout_ns != 0;
         let keeps_out = self.lending.keeps_out.load(Ordering::Relaxed);
-        while let Some(due_ns) = it.due_ns().filter(|_| !has_timeout && !keeps_out) {
-            let left = due_ns.saturating_sub(self.kernel.now_ns());
+        // The kernel's own wait for all bytes, after this one, has the whole time.
+        if keeps_out || has_timeout && wants_all {
+            return Some(Divert::KernelRead);
+        }
+        let end_ns = has_timeout.then(|| self.kernel.now_ns().saturating_add(timeout_ns));
+        let mut is_begun = false;
+        loop {
+            let due_ns = it.due_ns();
+            if due_ns.is_none() && !(has_timeout && is_begun) {
+                break;
+            }
+            is_begun = true;
+            let until_ns = due_ns.into_iter().chain(end_ns).min().unwrap_or(0);
+            let left = until_ns.saturating_sub(self.kernel.now_ns());
             let polled = polled(socket.kernel_number(), libc::POLLIN)?;
             let mut fds = [NO_DOORBELL, polled];
             match self
                 .kernel
                 .ppoll(&mut fds, Some(Duration::from_nanos(left)), None)
             {
-                Ok(0) => self.take_idle(socket, it),
+                Ok(0) if due_ns.is_some_and(|due| due <= self.kernel.now_ns()) => {
+                    self.take_idle(socket, it);
+                }
+                Ok(0) if end_ns.is_some_and(|end| end <= self.kernel.now_ns()) => {
+                    return Some(Errno::EAGAIN.into());
+                }
+                Ok(0) => {}
                 // The owner has ended, perhaps.
                 Ok(_) if fds[1].revents & (libc::POLLHUP | libc::POLLERR) != 0 => {
                     return (!self.take_hung_up(socket, it)).then_some(Divert::KernelRead);
@@ -105,7 +129,8 @@ impl Process {
         let due_ns = self.next_due_ns();
         let is_before = |due: u64| deadline_ns.is_none_or(|deadline| due < deadline);
         let due_ns = due_ns.filter(|due| is_before(*due));
-        if due_ns.is_none() && !is_begun {
+        // A confined process (seccomp) makes the call that it has chosen.
+        if due_ns.is_none() && !is_begun && self.lending.keeps_out.load(Ordering::Relaxed) {
             return Err(Divert::Kernel);
         }
         let until_ns = due_ns.or(deadline_ns);

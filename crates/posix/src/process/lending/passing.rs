@@ -85,8 +85,9 @@ impl Process {
             Some(Decided::Foreign(it)) => {
                 // From now on another program has the pair too, which may not be heard.
                 it.turns.never_ask();
-                it.sent.lose();
-                if self.hold_borrowed(&socket, it, UserKind::WithLibrary) {
+                let is_held = self.hold_borrowed(&socket, it, UserKind::WithLibrary);
+                it.stop_counting(&*self.kernel, &socket);
+                if is_held {
                     it.pass(reads);
                 }
                 None

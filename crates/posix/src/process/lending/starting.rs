@@ -164,6 +164,7 @@ impl Process {
         number: i32,
         hears: bool,
     ) -> Option<String> {
+        it.stop_counting(&*self.kernel, socket);
         if !hears {
             // The descriptor number holds a kernel datagram socket.
             if socket.kind == Kind::Dgram {

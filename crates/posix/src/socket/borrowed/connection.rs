@@ -8,11 +8,12 @@ use rustix::net::Shutdown;
 use slipstack_mem::{Descriptor, Lock};
 
 use crate::addr::{Family, Given, parse_peer};
+use crate::kernel::Kernel;
 use crate::socket::Dgram;
 use crate::socket::borrowed::child_message::{Message, MessageKind, ReadRequest};
 use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::turns::Turns;
-use crate::socket::borrowed::{Names, PairName, Sent};
+use crate::socket::borrowed::{Names, PairName, Reads, Sent};
 use crate::socket::description::{Description, Kind};
 
 /// A connection that lives in another process.
@@ -49,6 +50,9 @@ pub(crate) struct Borrowed {
     pub(crate) kernel_part: Lock<Option<Descriptor>>,
     pub(crate) turns: Turns,
     pub(crate) sent: Sent,
+    pub(crate) reads: Reads,
+    /// The pair has been found hung up.
+    has_hung_up: AtomicBool,
     /// The owner was killed, and the connection cannot come here.
     is_left_to_others: AtomicBool,
     /// Taken while the connection may be coming here, and while a thread begins a call on it.
@@ -79,6 +83,8 @@ impl Borrowed {
             kernel_part: Lock::default(),
             turns: Turns::default(),
             sent: Sent::default(),
+            reads: Reads::default(),
+            has_hung_up: AtomicBool::new(false),
             is_left_to_others: AtomicBool::new(false),
             coming: Lock::default(),
         }
@@ -124,6 +130,11 @@ impl Borrowed {
         self.is_left_to_others.load(Ordering::Relaxed)
     }
 
+    /// Returns true once.
+    pub(crate) fn is_first_hang_up(&self) -> bool {
+        !self.has_hung_up.swap(true, Ordering::Relaxed)
+    }
+
     /// Notes that the owner was killed and that the connection cannot come here.
     pub(crate) fn leave_to_others(&self) {
         self.is_left_to_others.store(true, Ordering::Relaxed);
@@ -143,6 +154,19 @@ impl Borrowed {
         {
             let _ = rustix::net::shutdown(number.as_fd(), Shutdown::Write);
         }
+    }
+
+    /// Ends the counts of the bytes that are read from the pair and written to it: others have it
+    /// too, or are about to.
+    pub(crate) fn stop_counting(&self, kernel: &dyn Kernel, socket: &Description) {
+        self.sent.lose();
+        self.end_counting(kernel, socket);
+    }
+
+    /// Ends the count of the bytes that are read.
+    pub(crate) fn end_counting(&self, kernel: &dyn Kernel, socket: &Description) {
+        let number = socket.kernel_number().map(Descriptor::number);
+        self.reads.end(kernel, number);
     }
 
     /// Whether it has come in a message.
@@ -171,6 +195,8 @@ impl Borrowed {
             kernel_part: Lock::new(self.kernel_part.try_lock().and_then(|it| *it)),
             turns: Turns::default(),
             sent: Sent::default(),
+            reads: Reads::default(),
+            has_hung_up: AtomicBool::new(false),
             is_left_to_others: AtomicBool::new(false),
             coming: Lock::default(),
         }

@@ -5,6 +5,7 @@ mod connection;
 pub(crate) mod control;
 mod lent;
 mod names;
+mod reads;
 pub(crate) mod requests;
 mod sent;
 mod turns;
@@ -13,6 +14,7 @@ pub(crate) use child_message::ReadRequest;
 pub(crate) use connection::Borrowed;
 pub(crate) use lent::Lent;
 pub(crate) use names::Names;
+pub(crate) use reads::Reads;
 pub(crate) use sent::Sent;
 
 /// The name of a pair's end: process id, time and count, so that no two are the same.

@@ -57,10 +57,10 @@ impl Sent {
         Ok(count)
     }
 
-    /// The bytes after the first `taken` ones. `None`: they are not known.
-    pub(crate) fn after(&self, taken: u64) -> Option<Vec<u8>> {
+    /// The bytes after the first `taken` ones (modulo 2^32). `None`: they are not known.
+    pub(crate) fn after(&self, taken: u32) -> Option<Vec<u8>> {
         let written = self.0.lock();
-        let lost = usize::try_from(written.count.checked_sub(taken)?).ok()?;
+        let lost = (written.count as u32).wrapping_sub(taken) as usize;
         let at = written.last.len().checked_sub(lost)?;
         written.is_exact.then(|| written.last[at..].to_vec())
     }

@@ -4,6 +4,19 @@ use super::{ConnectionImage, Fields, RANGES, Range};
 use crate::tcp::seq;
 
 impl ConnectionImage {
+    /// Returns the connection with this many more bytes received and not read. `None` if there
+    /// were not as many.
+    pub fn with_unread(&self, count: u64) -> Option<ConnectionImage> {
+        let mut fields = Fields::read(&self.bytes)?;
+        fields.consumed = fields.consumed.checked_sub(count)?;
+        if fields.consumed < seq::FIRST {
+            return None;
+        }
+        let mut image = self.clone();
+        fields.write(&mut image.bytes);
+        Some(image)
+    }
+
     /// Returns the connection with streams that begin at 0, for rings that are new: the receiving
     /// one with the bytes not read, the sending one with the last `written` bytes that the program
     /// has written. `None` if bytes before these are not acknowledged.

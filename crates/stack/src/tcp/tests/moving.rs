@@ -498,6 +498,19 @@ fn segments_sent_by_another_engine_give_no_round_trip_sample() {
 }
 
 #[test]
+fn bytes_that_were_read_can_be_made_unread_in_an_image() {
+    let mut world = established();
+    world.peer(ACK, b"read already");
+    let conn = world.conn.unwrap();
+    world.stack.tcp_consumed(world.now, conn, 12);
+    let image = world.stack.tcp_image(conn).unwrap();
+    let before = image.with_unread(5).unwrap();
+    assert_eq!(before.with_unread(7), image.with_unread(12));
+    assert_ne!(image.with_unread(12), None);
+    assert_eq!(image.with_unread(13), None, "more than there were");
+}
+
+#[test]
 fn a_renumbered_connection_begins_at_offset_zero_and_sends_the_same_numbers() {
     let mut world = established();
     world.write(2000);

@@ -1,0 +1,116 @@
+//! Connections of killed programs that other programs of the instance may go on with: they wait
+//! here until one of these asks for them, as in the keeper.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use rustix::process::{Pid, test_kill_process};
+use slipstack_channel::PassedOn;
+use slipstack_channel::control::{LeftFile, Refusal, Reply, read_bytes, text_file};
+use slipstack_engine::{ClientId, Engine, Instant};
+use slipstack_mem::Region;
+use slipstack_mem::process::explained;
+
+use super::clients::{Answer, refuse};
+use super::reception::ControlServer;
+use crate::door::random_u64;
+
+/// Time for which a connection waits for its user.
+const WAIT_NS: u64 = 2_000_000_000;
+/// Interval at which it is looked whether the users live.
+const LOOK_NS: u64 = 50_000_000;
+
+/// A killed program.
+struct Left {
+    until: u64,
+    client: ClientId,
+    channel: Region,
+    /// Number that the processes of its family have, and no others know.
+    family: u64,
+}
+
+/// All killed programs that have left such connections.
+#[derive(Default)]
+pub(super) struct AllLeft {
+    all: Vec<Left>,
+    looked_at: u64,
+}
+
+impl AllLeft {
+    pub(super) fn add(&mut self, now: Instant, client: ClientId, channel: Region, family: u64) {
+        self.all.push(Left {
+            until: now.0 + WAIT_NS,
+            client,
+            channel,
+            family,
+        });
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        (!self.all.is_empty()).then_some(Instant(self.looked_at + LOOK_NS))
+    }
+
+    /// Ends connections that wait no longer, if it is time to look.
+    pub(super) fn end_over_due(&mut self, engine: &mut Engine, now: Instant) {
+        if self.next_deadline().is_none_or(|due| now < due) {
+            return;
+        }
+        self.looked_at = now.0;
+        self.all.retain(|left| {
+            let is_over = |user: Option<u32>| left.until <= now.0 || user.is_some_and(has_ended);
+            engine.is_left(left.client, &left.channel) && engine.end_lent(now, left.client, is_over)
+        });
+    }
+}
+
+fn has_ended(user: u32) -> bool {
+    let user = i32::try_from(user).ok().and_then(Pid::from_raw);
+    user.is_some_and(|user| test_kill_process(user) == Err(rustix::io::Errno::SRCH))
+}
+
+impl ControlServer {
+    /// `unread`: a file with the bytes that come with the program; `None`: it asks only whether the
+    /// connection is there.
+    pub(super) fn on_take_left(
+        &mut self,
+        token: u64,
+        ends: (SocketAddr, SocketAddr),
+        (has, unread): (PassedOn, Option<OwnedFd>),
+        engine: &mut Engine,
+    ) -> Answer {
+        let session = self.sessions.get(&token);
+        let asker = session.and_then(|it| Some((it.family()?, it.pid()?)));
+        let Some((client, is_alive)) = engine.find_user(ends) else {
+            return refuse(Refusal::Unknown, "no such connection waits");
+        };
+        let is_left = |left: &Left| {
+            let is_its = asker.is_some_and(|(family, _)| left.family == family);
+            left.client == client && is_its && engine.is_left(client, &left.channel)
+        };
+        if !self.left.all.iter().any(is_left) {
+            return match is_alive {
+                true => refuse(Refusal::Busy, "the owner of the connection lives"),
+                false => refuse(Refusal::Unknown, "no such connection waits"),
+            };
+        }
+        let user = asker.map_or(0, |(_, pid)| pid);
+        let Some(mut told) = engine.look_at_lent(client, ends, user) else {
+            return refuse(Refusal::Unknown, "another process uses the connection");
+        };
+        if let Some(unread) = unread {
+            let failed = |error: std::io::Error| (Refusal::Failed, explained(&error));
+            let unread = read_bytes(unread).map_err(failed)?;
+            let key = u128::from(random_u64()) << 64 | u128::from(random_u64());
+            if unread.len() as u64 != u64::from(has.unread) {
+                return refuse(Refusal::Failed, "these are not its unread bytes");
+            }
+            let offered = engine.offer_lent((client, key), ends, has, unread);
+            let cannot = || (Refusal::Failed, String::from("the connection cannot move"));
+            told.unsent = offered.ok_or_else(cannot)?;
+            told.head = key.to_le_bytes().to_vec();
+        }
+        let file = text_file(&LeftFile::to_bytes(&told));
+        let file = file.map_err(|error| (Refusal::Failed, explained(&error)))?;
+        Ok((Reply::Done, vec![file]))
+    }
+}

@@ -1,0 +1,154 @@
+//! Connections of a killed program that another program of the instance may go on with.
+//!
+//! A connection stays open, with all that its peer sends, until it is claimed or its time is over.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+
+use slipstack_channel::control::LeftFile;
+use slipstack_channel::{CloseMode, LeftConnection, PassedOn, Reply, SockId, SocketError};
+use slipstack_mem::Region;
+use slipstack_stack::Instant;
+
+use crate::carrying::Carried;
+use crate::client::{ClientId, Role};
+use crate::commands::Answer;
+use crate::engine::Engine;
+use crate::owners::{HasAlready, Owner};
+
+impl Engine {
+    /// The connections of a client whose program was killed, with which another one may go on.
+    pub(crate) fn lent_of(&mut self, id: ClientId) -> HashSet<SockId> {
+        let socks = self.env.client(id).map_or_else(Vec::new, |it| it.sockets());
+        let mut lent = HashSet::new();
+        for sock in socks {
+            if self.left_of(Owner { client: id, sock }).is_some() {
+                lent.insert(sock);
+            }
+        }
+        lent
+    }
+
+    fn left_of(&mut self, owner: Owner) -> Option<LeftConnection> {
+        let client = self.env.client(owner.client)?;
+        let (socket, end) = client.find(owner.sock)?;
+        let is_stream = matches!(socket.role, Role::Stream(_)) && !socket.is_closing;
+        let left = is_stream.then(|| LeftConnection::of(end.region(), owner.sock))?;
+        left.filter(|left| left.loan.is_sound())
+    }
+
+    /// Whether a client whose program was killed is there still. `channel`: its region.
+    pub fn is_left(&self, id: ClientId, channel: &Region) -> bool {
+        let client = self.env.clients.get(id.0 as usize).and_then(Option::as_ref);
+        client.is_some_and(|client| client.is_leaving && client.end.region().is_same(channel))
+    }
+
+    /// Ends the connections of a killed program whose users have ended, or all, and those that have
+    /// ended themselves. Returns whether some go on waiting.
+    pub fn end_lent(
+        &mut self,
+        now: Instant,
+        id: ClientId,
+        is_over: impl Fn(Option<u32>) -> bool,
+    ) -> bool {
+        let socks = self.env.client(id).map_or_else(Vec::new, |it| it.sockets());
+        let mut others_wait = false;
+        for sock in socks {
+            let owner = Owner { client: id, sock };
+            match self.left_of(owner) {
+                Some(left) if !is_over(left.loan.user()) => others_wait = true,
+                _ => {
+                    let unread = self.has_unread(owner);
+                    self.on_close(now, owner, CloseMode::Orderly, unread);
+                }
+            }
+        }
+        self.device.flush();
+        others_wait
+    }
+
+    /// Returns the client that has the connection with these ends, and whether its program lives.
+    pub fn find_user(&mut self, ends: (SocketAddr, SocketAddr)) -> Option<(ClientId, bool)> {
+        let owner = self.find_ends(ends)?;
+        let client = self.env.client(owner.client)?;
+        Some((owner.client, !client.is_leaving))
+    }
+
+    fn find_ends(&self, (local, remote): (SocketAddr, SocketAddr)) -> Option<Owner> {
+        let conn = self.stack.tcp_find(local, remote)?;
+        self.env.conns.find(conn.index, conn.generation)
+    }
+
+    fn find_lent(&mut self, id: ClientId, ends: (SocketAddr, SocketAddr)) -> Option<Owner> {
+        self.find_ends(ends).filter(|owner| owner.client == id)
+    }
+
+    /// Looks for a connection of a killed program that the process `user` may go on with.
+    pub fn look_at_lent(
+        &mut self,
+        id: ClientId,
+        ends: (SocketAddr, SocketAddr),
+        user: u32,
+    ) -> Option<LeftFile> {
+        let owner = self.find_lent(id, ends)?;
+        let left = self.left_of(owner)?;
+        let is_its = left.loan.user().is_none_or(|its| its == user);
+        is_its.then(|| left.told())
+    }
+
+    /// Lets a program that knows `key` take a connection over of which it has these bytes. Returns
+    /// the sent bytes that it needs.
+    pub fn offer_lent(
+        &mut self,
+        (id, key): (ClientId, u128),
+        ends: (SocketAddr, SocketAddr),
+        has: PassedOn,
+        unread: Vec<u8>,
+    ) -> Option<Vec<u8>> {
+        let owner = self.find_lent(id, ends)?;
+        let left = self.left_of(owner)?;
+        let (_, end) = self.env.client(id)?.find(owner.sock)?;
+        let unacked = left.unsent.to_vec(end.region());
+        self.on_offer(owner, key, Some(left.unsent.head)).ok()?;
+        let (lent, offers) = (&mut self.env.lent_offers, &self.env.offers);
+        lent.retain(|key, _| offers.contains_key(key));
+        lent.insert(key, HasAlready { has, unread });
+        Some(unacked)
+    }
+
+    /// As [`Engine::on_claim`], for a connection of a killed program.
+    pub(crate) fn on_claim_lent(
+        &mut self,
+        now: Instant,
+        (owner, from): (Owner, Owner),
+        upto: Option<u64>,
+        has: HasAlready,
+    ) -> Answer {
+        let carried = self.take_out_lent(now, (owner, from), upto, has);
+        let is_here = carried.map(|carried| self.put_in(now, owner, carried).is_ok());
+        // Nobody else closes what is left of it.
+        if self.left_of(from).is_none() {
+            self.on_close(now, from, CloseMode::Abort, false);
+        }
+        match is_here {
+            Some(true) => Ok(Reply::Done),
+            Some(false) => Err(SocketError::LimitReached),
+            None => Err(SocketError::InvalidState),
+        }
+    }
+
+    fn take_out_lent(
+        &mut self,
+        now: Instant,
+        (owner, from): (Owner, Owner),
+        upto: Option<u64>,
+        already: HasAlready,
+    ) -> Option<Box<Carried>> {
+        let left = self.left_of(from)?.read_by(already.has)?;
+        let (_, written) = self.env.look_at_taker(owner)?;
+        let (_, end) = self.env.client(from.client)?.find(from.sock)?;
+        end.set_read(from.sock, left.read);
+        let carried = self.take_out(now, from, written, upto)?;
+        carried.after(already.unread)
+    }
+}
