@@ -116,7 +116,8 @@ impl Engine {
         Some(unacked)
     }
 
-    /// As [`Engine::on_claim`], for a connection of a killed program.
+    /// As [`Engine::on_claim`], for a connection of a killed program. If it cannot come, it waits
+    /// for another attempt.
     pub(crate) fn on_claim_lent(
         &mut self,
         now: Instant,
@@ -124,17 +125,33 @@ impl Engine {
         upto: Option<u64>,
         has: HasAlready,
     ) -> Answer {
-        let carried = self.take_out_lent(now, (owner, from), upto, has);
-        let is_here = carried.map(|carried| self.put_in(now, owner, carried).is_ok());
+        let moved = self.move_lent(now, (owner, from), upto, has);
         // Nobody else closes what is left of it.
         if self.left_of(from).is_none() {
             self.on_close(now, from, CloseMode::Abort, false);
         }
-        match is_here {
-            Some(true) => Ok(Reply::Done),
-            Some(false) => Err(SocketError::LimitReached),
+        moved.map(|()| Reply::Done)
+    }
+
+    fn move_lent(
+        &mut self,
+        now: Instant,
+        (owner, from): (Owner, Owner),
+        upto: Option<u64>,
+        has: HasAlready,
+    ) -> Result<(), SocketError> {
+        let taken = self.take_out_lent(now, (owner, from), upto, has.has);
+        let taken = taken.ok_or(SocketError::InvalidState)?;
+        let put = match taken.after(has.unread) {
+            Some(carried) => self
+                .put_in(now, owner, carried)
+                .map_err(|_| SocketError::LimitReached),
             None => Err(SocketError::InvalidState),
+        };
+        if put.is_err() {
+            let _ = self.put_in(now, from, taken);
         }
+        put.map(|_| ())
     }
 
     fn take_out_lent(
@@ -142,13 +159,12 @@ impl Engine {
         now: Instant,
         (owner, from): (Owner, Owner),
         upto: Option<u64>,
-        already: HasAlready,
+        has: PassedOn,
     ) -> Option<Box<Carried>> {
-        let left = self.left_of(from)?.read_by(already.has)?;
+        let left = self.left_of(from)?.read_by(has)?;
         let (_, written) = self.env.look_at_taker(owner)?;
         let (_, end) = self.env.client(from.client)?.find(from.sock)?;
         end.set_read(from.sock, left.read);
-        let carried = self.take_out(now, from, written, upto)?;
-        carried.after(already.unread)
+        self.take_out(now, from, written, upto)
     }
 }

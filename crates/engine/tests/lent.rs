@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use pair::World;
 use slipstack_channel::{
     CloseMode, Command, EngineEnd, Loan, PassedOn, ProgramEnd, Reply, SockId, SocketError,
-    Transport,
+    Transport, Urgent,
 };
 use slipstack_engine::{ClientId, Instant};
 
@@ -28,6 +28,11 @@ struct Killed {
 
 /// A program is killed that has just written `last` to its connection.
 fn killed(last: &[u8]) -> Killed {
+    killed_after(last, |_, _, _| {})
+}
+
+/// As [`killed`], after `use_it` with the sockets of the program and of its peer.
+fn killed_after(last: &[u8], use_it: impl FnOnce(&mut World, SockId, SockId)) -> Killed {
     let mut world = World::new();
     let listener = world.listen(1, 80);
     let (sock, server) = world.connect(listener, 80);
@@ -37,6 +42,7 @@ fn killed(last: &[u8]) -> Killed {
     let second = ProgramEnd::open(end.region().clone()).unwrap();
     world.hosts[0].engine.attach_client(end, None);
     world.settle(100_000_000);
+    use_it(&mut world, sock, server);
     program.set_loan(sock, Loan::to(USER, 0, 0));
     if !last.is_empty() {
         let sent = program.send(sock, &[IoSlice::new(last)], false);
@@ -68,12 +74,16 @@ impl Killed {
     }
 
     fn offer(&mut self, unread: &[u8]) -> Option<Vec<u8>> {
+        self.offer_by(KEY, unread)
+    }
+
+    fn offer_by(&mut self, key: u128, unread: &[u8]) -> Option<Vec<u8>> {
         let engine = &mut self.world.hosts[0].engine;
         let has = PassedOn {
             unread: unread.len() as u32,
             given: None,
         };
-        engine.offer_lent((KILLED, KEY), self.ends, has, unread.to_vec())
+        engine.offer_lent((KILLED, key), self.ends, has, unread.to_vec())
     }
 
     fn claim(&mut self) -> Result<Reply, SocketError> {
@@ -81,6 +91,14 @@ impl Killed {
         let ticket = program.request(Command::Claim { sock, key: KEY });
         self.world.hosts[0].engine.commands(Instant(self.world.now));
         program.reply(ticket).expect("it is answered at once")
+    }
+
+    /// Reads what can be read at once by the program that goes on.
+    fn read(&self) -> Vec<u8> {
+        let (program, sock) = &self.to;
+        let mut out = [0; 100];
+        let len = program.recv(*sock, &mut [IoSliceMut::new(&mut out)]);
+        out[..len].to_vec()
     }
 
     fn received(&mut self, (program, sock): (ProgramEnd, SockId)) -> Vec<u8> {
@@ -189,4 +207,56 @@ fn a_key_is_worth_nothing_once_the_program_is_forgotten() {
     }
     assert!(!killed.is_left());
     assert_eq!(killed.claim(), Err(SocketError::NotPermitted));
+}
+
+#[test]
+fn an_attempt_with_bytes_that_never_came_fails_and_the_connection_waits_for_another() {
+    let mut killed = killed(b"");
+    assert!(killed.offer(b"never came").is_some());
+    assert_eq!(killed.claim(), Err(SocketError::InvalidState));
+    assert!(killed.end_over_due(false), "it waits");
+    let server = (killed.world.hosts[1].program.clone(), killed.server);
+    server
+        .0
+        .send(server.1, &[IoSlice::new(b"still here")], false);
+    killed.world.settle(1_000_000_000);
+    assert!(killed.offer(b"").is_some());
+    assert_eq!(killed.claim(), Ok(Reply::Done));
+    assert_eq!(killed.read(), b"still here");
+}
+
+#[test]
+fn an_urgent_byte_keeps_its_place_behind_bytes_that_were_not_read() {
+    let mut killed = killed_after(b"", |world, sock, server| {
+        let [program, peer] = [0, 1].map(|host| world.hosts[host].program.clone());
+        peer.send(server, &[IoSlice::new(b"xy")], false);
+        world.settle(1_000_000_000);
+        assert_eq!(program.discard(sock, 9), 2, "the process has these");
+        peer.send_urgent(server, &[IoSlice::new(b"ab!")]);
+        peer.send(server, &[IoSlice::new(b"cd")], false);
+        world.settle(1_000_000_000);
+    });
+    assert!(killed.offer(b"xy").is_some());
+    assert_eq!(killed.claim(), Ok(Reply::Done));
+    assert_eq!(killed.read(), b"xyab", "up to the mark");
+    let (program, sock) = &killed.to;
+    assert_eq!(program.take_urgent(*sock), Urgent::Here(b'!'));
+    assert_eq!(killed.read(), b"cd");
+}
+
+#[test]
+fn a_former_urgent_byte_behind_bytes_that_were_not_read_is_one_of_the_stream() {
+    let mut killed = killed_after(b"", |world, sock, server| {
+        let [program, peer] = [0, 1].map(|host| world.hosts[host].program.clone());
+        peer.send_urgent(server, &[IoSlice::new(b"a!")]);
+        world.settle(1_000_000_000);
+        assert_eq!(program.discard(sock, 9), 1, "up to the mark");
+        peer.send_urgent(server, &[IoSlice::new(b"bc?")]);
+        world.settle(1_000_000_000);
+    });
+    assert!(killed.offer(b"a").is_some());
+    assert_eq!(killed.claim(), Ok(Reply::Done));
+    assert_eq!(killed.read(), b"a!bc");
+    let (program, sock) = &killed.to;
+    assert_eq!(program.take_urgent(*sock), Urgent::Here(b'?'));
 }

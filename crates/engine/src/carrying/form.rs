@@ -119,14 +119,30 @@ impl Carried {
         })
     }
 
-    /// Returns the connection with these bytes before those that were not read.
-    pub(crate) fn after(mut self: Box<Carried>, mut unread: Vec<u8>) -> Option<Box<Carried>> {
-        if let Whereabouts::Transit(image) = &mut self.place {
-            **image = image.with_unread(unread.len() as u64)?;
-        }
-        unread.append(&mut self.bytes);
-        self.bytes = unread;
-        Some(self)
+    /// Returns the connection with these bytes before those that were not read. `None`: so many
+    /// have not come.
+    pub(crate) fn after(&self, mut unread: Vec<u8>) -> Option<Box<Carried>> {
+        let count = unread.len() as u64;
+        let place = match &self.place {
+            Whereabouts::Transit(image) => {
+                Whereabouts::Transit(Box::new(image.with_unread(count)?))
+            }
+            Whereabouts::Nowhere(local, remote) => Whereabouts::Nowhere(*local, *remote),
+        };
+        // A new mark makes a former urgent byte one of the stream, unless it is the next one to be
+        // read (Linux: tcp_check_urg).
+        let urgent = UrgentAhead {
+            mark: self.urgent.mark.map(|(at, byte)| (at + count, byte)),
+            skips_first: self.urgent.skips_first && count == 0,
+        };
+        unread.extend_from_slice(&self.bytes);
+        Some(Box::new(Carried {
+            place,
+            state: self.state,
+            reason: self.reason,
+            urgent,
+            bytes: unread,
+        }))
     }
 
     /// Returns the ends of a connection whose frames are to go where it is.
