@@ -27,7 +27,7 @@ pub use report::{
     SocketReport, StatusReport, WhyReport,
 };
 pub use socket::{ControlError, ControlSocket, Peer, connect, listen, pair};
-pub use text::{add_line, read_bytes, read_lines, read_text, text_file};
+pub use text::{add_line, read_bytes, read_exactly, read_lines, read_text, text_file};
 pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitEntry};
 pub use viewer::{Viewer, of_another_user};
 

@@ -96,8 +96,8 @@ impl Engine {
         is_its.then(|| left.told())
     }
 
-    /// Lets a program that knows `key` take a connection over of which it has these bytes. Returns
-    /// the sent bytes that it needs.
+    /// Lets a program that knows `key` take a connection over of which it has these bytes, instead
+    /// of those that could before. Returns the sent bytes that it needs.
     pub fn offer_lent(
         &mut self,
         (id, key): (ClientId, u128),
@@ -109,6 +109,9 @@ impl Engine {
         let left = self.left_of(owner)?;
         let (_, end) = self.env.client(id)?.find(owner.sock)?;
         let unacked = left.unsent.to_vec(end.region());
+        // The bytes are kept of one attempt a connection.
+        let (lent, offers) = (&self.env.lent_offers, &mut self.env.offers);
+        offers.retain(|key, (of, _)| *of != owner || !lent.contains_key(key));
         self.on_offer(owner, key, Some(left.unsent.head)).ok()?;
         let (lent, offers) = (&mut self.env.lent_offers, &self.env.offers);
         lent.retain(|key, _| offers.contains_key(key));

@@ -226,6 +226,16 @@ fn an_attempt_with_bytes_that_never_came_fails_and_the_connection_waits_for_anot
 }
 
 #[test]
+fn an_attempt_takes_the_place_of_a_former_one_for_the_connection() {
+    let mut killed = killed(b"");
+    assert!(killed.offer(b"").is_some());
+    assert!(killed.offer_by(KEY + 1, b"").is_some());
+    assert_eq!(killed.claim(), Err(SocketError::NotPermitted));
+    assert!(killed.offer(b"").is_some());
+    assert_eq!(killed.claim(), Ok(Reply::Done));
+}
+
+#[test]
 fn an_urgent_byte_keeps_its_place_behind_bytes_that_were_not_read() {
     let mut killed = killed_after(b"", |world, sock, server| {
         let [program, peer] = [0, 1].map(|host| world.hosts[host].program.clone());

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::process::{Pid, test_kill_process};
 use slipstack_channel::PassedOn;
-use slipstack_channel::control::{LeftFile, Refusal, Reply, read_bytes, text_file};
+use slipstack_channel::control::{LeftFile, Refusal, Reply, read_exactly, text_file};
 use slipstack_engine::{ClientId, Engine, Instant};
 use slipstack_mem::Region;
 use slipstack_mem::process::explained;
@@ -19,6 +19,9 @@ use crate::door::random_u64;
 const WAIT_NS: u64 = 2_000_000_000;
 /// Interval at which it is looked whether the users live.
 const LOOK_NS: u64 = 50_000_000;
+
+/// Bytes at most that come with a program: more than a pair holds.
+const UNREAD_MAX: u32 = 1 << 20;
 
 /// A killed program.
 struct Left {
@@ -68,6 +71,14 @@ fn has_ended(user: u32) -> bool {
     user.is_some_and(|user| test_kill_process(user) == Err(rustix::io::Errno::SRCH))
 }
 
+/// Returns the bytes of a file that is to have as many. `None`: it has not, or they are too many.
+fn read_unread(file: OwnedFd, count: u32) -> Option<Vec<u8>> {
+    let may_be = count <= UNREAD_MAX;
+    may_be
+        .then(|| read_exactly(file, u64::from(count)).ok())
+        .flatten()
+}
+
 impl ControlServer {
     /// `unread`: a file with the bytes that come with the program; `None`: it asks only whether the
     /// connection is there.
@@ -98,12 +109,10 @@ impl ControlServer {
             return refuse(Refusal::Unknown, "another process uses the connection");
         };
         if let Some(unread) = unread {
-            let failed = |error: std::io::Error| (Refusal::Failed, explained(&error));
-            let unread = read_bytes(unread).map_err(failed)?;
-            let key = u128::from(random_u64()) << 64 | u128::from(random_u64());
-            if unread.len() as u64 != u64::from(has.unread) {
+            let Some(unread) = read_unread(unread, has.unread) else {
                 return refuse(Refusal::Failed, "these are not its unread bytes");
-            }
+            };
+            let key = u128::from(random_u64()) << 64 | u128::from(random_u64());
             let offered = engine.offer_lent((client, key), ends, has, unread);
             let cannot = || (Refusal::Failed, String::from("the connection cannot move"));
             told.unsent = offered.ok_or_else(cannot)?;
@@ -112,5 +121,27 @@ impl ControlServer {
         let file = text_file(&LeftFile::to_bytes(&told));
         let file = file.map_err(|error| (Refusal::Failed, explained(&error)))?;
         Ok((Reply::Done, vec![file]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unread_bytes_are_as_many_as_was_said_and_no_more_than_a_pair_holds() {
+        let file = |len: u32| text_file(&vec![7; len as usize]).unwrap();
+        for (len, said, is_taken) in [
+            (0, 0, true),
+            (5, 5, true),
+            (5, 4, false),
+            (4, 5, false),
+            (UNREAD_MAX, UNREAD_MAX, true),
+            (UNREAD_MAX + 1, UNREAD_MAX + 1, false),
+        ] {
+            let read = read_unread(file(len), said);
+            assert_eq!(read.is_some(), is_taken, "{len} {said}");
+            assert!(read.is_none_or(|it| it == vec![7; len as usize]));
+        }
     }
 }

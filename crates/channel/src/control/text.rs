@@ -42,13 +42,38 @@ pub fn read_text(file: OwnedFd) -> io::Result<String> {
 /// # Errors
 /// It is no plain file, or the kernel's refusal.
 pub fn read_bytes(file: OwnedFd) -> io::Result<Vec<u8>> {
-    let kind = FileType::from_raw_mode(fstat(&file)?.st_mode);
-    if kind != FileType::RegularFile {
+    len_of(&file)?;
+    read_upto(file, TEXT_MAX)
+}
+
+/// As [`read_bytes`], of a file that has `len` bytes.
+///
+/// # Errors
+/// It has more or fewer.
+pub fn read_exactly(file: OwnedFd, len: u64) -> io::Result<Vec<u8>> {
+    if len_of(&file)? != len {
         return Err(io::ErrorKind::InvalidData.into());
     }
+    // It may grow meanwhile.
+    let bytes = read_upto(file, len)?;
+    match bytes.len() as u64 == len {
+        true => Ok(bytes),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Returns the length of a plain file.
+fn len_of(file: &OwnedFd) -> io::Result<u64> {
+    let stat = fstat(file)?;
+    let is_plain = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let len = u64::try_from(stat.st_size).ok().filter(|_| is_plain);
+    len.ok_or(io::ErrorKind::InvalidData.into())
+}
+
+fn read_upto(file: OwnedFd, len_max: u64) -> io::Result<Vec<u8>> {
     rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
     let mut bytes = Vec::new();
-    File::from(file).take(TEXT_MAX).read_to_end(&mut bytes)?;
+    File::from(file).take(len_max).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -70,5 +95,14 @@ mod tests {
         assert_eq!(read_text(file).unwrap(), "[\"tcp_resets\",7]\n");
         let (end, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert!(read_text(end.into()).is_err());
+    }
+
+    #[test]
+    fn a_file_that_has_not_as_many_bytes_as_it_is_to_have_is_refused() {
+        let read = |len| read_exactly(text_file(b"text").unwrap(), len).ok();
+        assert_eq!(read(4), Some(b"text".to_vec()));
+        assert_eq!((read(3), read(5)), (None, None));
+        let (pipe, _writer) = rustix::pipe::pipe().unwrap();
+        assert!(read_exactly(pipe, 0).is_err());
     }
 }
