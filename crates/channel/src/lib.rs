@@ -70,8 +70,8 @@ pub use owner::{Arrived, Inside, Owner};
 pub use passing::{HOPS_MAX, PASSED_CHUNK, Passed, PassingHead};
 pub use policy::{Asker, Policy};
 pub use program::{
-    CARVED_MAX, Carved, Datagram, DatagramEnd, DatagramInPlace, Frozen, Full, KEPT_MAX, KeepError,
-    ProgramEnd, Segment, Unsent,
+    CARVED_MAX, Carved, Datagram, DatagramEnd, DatagramInPlace, Frozen, Full, Given, KEPT_MAX,
+    KeepError, ProgramEnd, Segment, Unsent,
 };
 pub use receive_ring::ReceiveRing;
 pub use reply::Reply;

@@ -49,6 +49,7 @@ pub use carved::{CARVED_MAX, Carved};
 pub use frozen::Frozen;
 pub use in_place::{DatagramEnd, DatagramInPlace};
 pub use kept::{KEPT_MAX, KeepError, Segment};
+pub use recv::Given;
 pub use udp::{Datagram, Unsent};
 
 /// No socket index, or no room, is left.

@@ -18,6 +18,17 @@ use super::ProgramEnd;
 use super::sockets::RxSide;
 use super::urgent::Asked;
 
+/// Outcome of [`ProgramEnd::give`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// There are no bytes.
+    Empty,
+    /// The next byte is an urgent one, or the program keeps bytes in the ring.
+    NotPlain,
+    /// The result of passing bytes on.
+    Passed(Option<usize>),
+}
+
 impl ProgramEnd {
     /// Bytes that wait to be read (for datagrams including their framing).
     #[inline]
@@ -43,28 +54,36 @@ impl ProgramEnd {
 
     /// Passes waiting bytes of a stream to another process with `pass`, and then consumes as many
     /// as that returns: if this process is killed, they are in one of both. `buf` is room for them;
-    /// `loan` is recorded for that time. Returns the result of `pass`, or `None` if there are no
-    /// plain bytes.
+    /// `loan` is recorded for that time.
     pub fn give(
         &self,
         sock: SockId,
         buf: &mut [u8],
         loan: Loan,
         pass: impl FnOnce(&[u8]) -> Option<usize>,
-    ) -> Option<Option<usize>> {
-        let (local, cell) = (self.inner.sockets.find(sock)?, self.cell(sock.index)?);
+    ) -> Given {
+        let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
+        else {
+            return Given::NotPlain;
+        };
         // No other thread reads meanwhile.
         let mut rx = local.rx.lock();
-        let waiting = self.waiting(sock, &cell, rx.tail).min(buf.len());
-        if waiting == 0 || rx.kept_count() > 0 || !cell.urgent().is_none() {
-            return None;
+        let waiting = self.waiting(sock, &cell, rx.tail);
+        if waiting == 0 {
+            return Given::Empty;
         }
-        let len = self.copy_out(&cell, rx.tail, waiting, &mut [IoSliceMut::new(buf)]);
+        // The mark is read after the head, because the engine writes it before the head.
+        let plain = plain_before_mark(&cell, rx.tail, waiting);
+        if plain == 0 || rx.kept_count() > 0 {
+            return Given::NotPlain;
+        }
+        let count = plain.min(buf.len());
+        let len = self.copy_out(&cell, rx.tail, count, &mut [IoSliceMut::new(buf)]);
         cell.set_loan(loan.giving().at(cell.tx_head(), rx.tail));
         let passed = pass(&buf[..len]);
         rx.tail += passed.unwrap_or(0) as u64;
         self.consumed(sock, &cell, &rx);
-        Some(passed)
+        Given::Passed(passed)
     }
 
     /// Consumes up to `len` waiting bytes unseen (MSG_TRUNC).
@@ -163,6 +182,21 @@ impl ProgramEnd {
     }
 }
 
+/// Returns how many of `waiting` bytes from `tail` on come before an urgent one.
+fn plain_before_mark(cell: &Cell<'_>, tail: u64, waiting: usize) -> usize {
+    let word = cell.urgent();
+    if word.is_none() {
+        return waiting;
+    }
+    if cell.urgent_skipped() == tail + 1 {
+        return 0;
+    }
+    let ahead = word.mark().and_then(|mark| mark.checked_sub(tail));
+    ahead.map_or(waiting, |ahead| {
+        waiting.min(ahead.min(usize::MAX as u64) as usize)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,10 +231,34 @@ mod tests {
             };
             program.give(sock, &mut room, Loan::to(1, 0, given), pass)
         };
-        assert_eq!(give(0, 4), Some(Some(4)), "the child took less");
+        assert_eq!(give(0, 4), Given::Passed(Some(4)), "the child took less");
         assert_eq!(loan().given_upto(4, 9), 9, "it has no more than those");
-        assert_eq!(give(4, 7), Some(Some(7)));
-        assert_eq!(give(11, 0), None, "there are none");
+        assert_eq!(give(4, 7), Given::Passed(Some(7)));
+        assert_eq!(give(11, 0), Given::Empty);
         assert_eq!(program.rx_available(sock), 0);
+    }
+
+    #[test]
+    fn bytes_before_and_behind_an_urgent_one_are_given_and_it_is_not() {
+        let mut engine = EngineEnd::create().unwrap();
+        let program = ProgramEnd::open(engine.region().clone()).unwrap();
+        let sock = program.open_socket(Transport::Tcp).unwrap();
+        let receive = 1 << 20;
+        assert!(engine.begin(sock, Limits { send: 0, receive }));
+        let mut ring = ReceiveRing::NEW;
+        let give = || {
+            let loan = Loan::to(1, 0, 0);
+            program.give(sock, &mut [0; 9], loan, |bytes| Some(bytes.len()))
+        };
+        assert!(ring.store(&mut engine, sock, 0, b"ab!cd"));
+        ring.mark_urgent(&mut engine, sock, 2, Some(b'!'));
+        ring.publish(&mut engine, sock, 5, 1 << 20);
+        assert_eq!(give(), Given::Passed(Some(2)));
+        assert_eq!(give(), Given::NotPlain);
+        let mut room = [0; 1];
+        assert_eq!(program.recv(sock, &mut [IoSliceMut::new(&mut room)]), 1);
+        assert_eq!(room, *b"c", "the urgent byte is left out");
+        assert_eq!(give(), Given::Passed(Some(1)));
+        assert_eq!(give(), Given::Empty);
     }
 }

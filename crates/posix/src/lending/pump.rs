@@ -477,8 +477,8 @@ impl Pump {
         };
     }
 
-    fn receive(&mut self, stream: &Stream, room: &mut [u8]) -> usize {
-        match stream.dequeue(&mut [IoSliceMut::new(room)], How::Take) {
+    fn receive(&mut self, stream: &Stream, room: &mut [u8], how: How) -> usize {
+        match stream.dequeue(&mut [IoSliceMut::new(room)], how) {
             Err(StreamError::Wait) => {
                 self.peers.gives = false;
                 0

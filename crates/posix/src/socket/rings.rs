@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 
-use slipstack_channel::{KeepError, Loan};
+use slipstack_channel::{Given, KeepError, Loan};
 use slipstack_mem::RawSlice;
 
 use crate::socket::moved::ConnectionPlace;
@@ -75,11 +75,13 @@ impl Stream {
         buf: &mut [u8],
         loan: Loan,
         pass: impl FnOnce(&[u8]) -> Option<usize>,
-    ) -> Option<Option<usize>> {
+    ) -> Given {
         let here = self.here();
-        let given = here.program().give(here.sock(), buf, loan, pass)?;
-        self.note_read();
-        Some(given)
+        let given = here.program().give(here.sock(), buf, loan, pass);
+        if matches!(given, Given::Passed(_)) {
+            self.note_read();
+        }
+        given
     }
 
     /// Records which other processes may use the connection, for the keeper.

@@ -365,12 +365,13 @@ impl Stream {
         let program = here.program();
         let has_bytes = program.rx_available(here.sock()) > 0;
         let is_readable = program.is_readable(here.sock());
+        let look_again = |bufs: &mut [IoSliceMut<'_>]| match bufs {
+            [] => self.recv_nothing().map(|()| 0),
+            _ => self.dequeue(bufs, how),
+        };
         if !self.is_here(here) {
             // The connection has moved meanwhile, with its bytes.
-            return match bufs {
-                [] => self.recv_nothing().map(|()| 0),
-                _ => self.dequeue(bufs, how),
-            };
+            return look_again(bufs);
         }
         if self.is_ended() {
             let error = self.take_pending_error().unwrap_or(Errno::ENOTCONN);
@@ -387,11 +388,12 @@ impl Stream {
         if is_end && !has_bytes {
             return Ok(0);
         }
-        let is_peek = matches!(how, How::Peek(_));
+        // A peek from a later byte on (SO_PEEK_OFF) may find none of those that there are.
+        let is_later = matches!(how, How::Peek(1..));
         let is_held = self.is_at_mark() && self.unsignalled_mark().is_some();
-        if is_readable && !is_peek && !is_held {
+        if is_readable && !is_later && !is_held {
             // The bytes have come between the two looks.
-            return self.dequeue(bufs, how);
+            return look_again(bufs);
         }
         if seen.is_error() {
             return match self.take_error() {

@@ -4,10 +4,13 @@
 use std::os::fd::OwnedFd;
 
 use rustix::net::sockopt::socket_peercred;
-use slipstack_channel::Loan;
+use slipstack_channel::{Given, Loan};
 
 use super::{Pump, give_child, give_peer};
-use crate::socket::Stream;
+use crate::socket::{How, Stream};
+
+/// Looks at a ring whose bytes another thread takes as they come.
+const GIVE_TRIES: usize = 2;
 
 /// Bytes of the child, modulo 2^32.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,23 +79,33 @@ impl Pump {
         if !self.childs.takes {
             return Some(0);
         }
-        let loan = self.loan_now(|loan| loan);
-        let asked = self.asked(room);
-        let (child, takes) = (&self.child, &mut self.childs.takes);
-        let given = stream.give_bytes(asked, loan, |bytes| give_child(child, bytes, takes));
-        if let Some(given) = given {
-            self.loan.note_given(given);
-            self.note_met(given.unwrap_or(0));
-            return given;
+        for _ in 0..GIVE_TRIES {
+            let loan = self.loan_now(|loan| loan);
+            let asked = self.asked(room);
+            let (child, takes) = (&self.child, &mut self.childs.takes);
+            match stream.give_bytes(asked, loan, |bytes| give_child(child, bytes, takes)) {
+                Given::Passed(given) => {
+                    self.loan.note_given(given);
+                    self.note_met(given.unwrap_or(0));
+                    return given;
+                }
+                Given::NotPlain => break,
+                // Why there are none is seen without taking a byte that comes just now.
+                Given::Empty => {
+                    if self.receive(stream, &mut [0], How::Peek(0)) == 0 {
+                        return Some(0);
+                    }
+                }
+            }
         }
         self.take_and_give(stream, room)
     }
 
-    /// As [`Pump::give_more`], of urgent bytes and ends: it is not known meanwhile where they are.
+    /// As [`Pump::give_more`], of urgent bytes: it is not known meanwhile where they are.
     fn take_and_give(&mut self, stream: &Stream, room: &mut [u8]) -> Option<usize> {
         self.note_loan(stream, Loan::unsure);
         let asked = self.asked(room).len();
-        let count = self.receive(stream, &mut room[..asked]);
+        let count = self.receive(stream, &mut room[..asked], How::Take);
         self.note_met(count);
         let (child, takes) = (&self.child, &mut self.childs.takes);
         let mut given = 0;
