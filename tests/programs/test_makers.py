@@ -125,6 +125,12 @@ def a_child_that_waits_does_not_see_that_its_maker_is_killed(world):
 
 
 @test
+def a_grandchild_that_waits_does_not_see_that_its_maker_is_killed(world):
+    """The child between them lives, and does not have the connection any more."""
+    orphaned(world, 7336, "grandchild", echoes)
+
+
+@test
 def all_bytes_arrive_that_a_maker_passes_on_as_it_is_killed(world):
     orphaned(world, 7340, "digest", is_digested)
 

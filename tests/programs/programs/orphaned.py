@@ -4,7 +4,7 @@ orphaned.py ADDRESS PORT SECONDS [WAY]
 The parent is killed at once, or at any instant within SECONDS. The child begins to read now or a
 little later. WAY: how it waits (recv, timeout, poll, select, epoll, edges, oneshot), or "digest":
 it sends nothing but a digest of all that has come, or "full": it has no descriptors left when its
-parent is killed, and sends a digest."""
+parent is killed, and sends a digest, or "grandchild": a child of the child polls instead."""
 
 import hashlib
 import os
@@ -123,9 +123,17 @@ def make(server, chance, seconds, way):
     global MAKER
     MAKER = os.getpid()
     if os.fork() == 0:
+        if way == "grandchild":
+            way = "poll"
+            if child := os.fork():
+                sock.close()
+                os.waitpid(child, 0)
+                os._exit(0)
         serve(sock, way)
         os._exit(0)
     sock.close()
+    if way == "grandchild":
+        time.sleep(seconds)
     time.sleep(chance.choice((0, chance.uniform(0, seconds))))
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -140,7 +140,7 @@ impl Process {
             inheritance.control = Some(Arc::new(Control::new(childs)));
         }
         for branch in fork.branches {
-            let control = Arc::new(Control::new(branch.childs));
+            let control = Arc::new(Control::branch(branch.childs));
             inheritance.branches.push((branch.of.number(), control));
             std::mem::forget(branch.of);
         }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::sockopt::socket_peercred;
 use slipstack_channel::control::LeftFile;
 use slipstack_channel::{LeftBehind, PassedOn, Placement, SockId};
 
@@ -40,14 +39,8 @@ impl Process {
     /// As [`Process::take_left`], for a connection whose pair has hung up: the kernel closes the
     /// owner's ends one after the other.
     pub(super) fn take_hung_up(&self, socket: &Arc<Description>, it: &Borrowed) -> bool {
-        // A peer's reset hangs the pair of a living owner up too.
-        let is_first = it.is_first_hang_up();
         let is_ending = it.control().and_then(|control| is_ending(&control));
-        let patience = match (is_ending, is_first) {
-            (Some(true), _) => ENDING,
-            (None, true) => CLOSING,
-            (Some(false), _) | (None, false) => Duration::ZERO,
-        };
+        let patience = patience_for(is_ending, it.is_first_hang_up());
         self.take_left_within(socket, it, patience)
     }
 
@@ -161,12 +154,20 @@ fn passed_on(kernel: &dyn Kernel, socket: &Description, it: &Borrowed) -> Passed
     }
 }
 
+/// Returns the time for which the end of the owner is waited for. A peer's reset hangs the pair of a
+/// living owner up too, and one whose first thread has ended looks as if it ended while others go
+/// on: nobody waits twice for the same connection.
+fn patience_for(is_ending: Option<bool>, is_first: bool) -> Duration {
+    match (is_ending, is_first) {
+        (Some(true), true) => ENDING,
+        (None, true) => CLOSING,
+        (Some(false), _) | (_, false) => Duration::ZERO,
+    }
+}
+
 /// Whether the owner is about to end. `None`: it cannot be seen.
 fn is_ending(control: &Control) -> Option<bool> {
-    let owner = socket_peercred(control.end()).ok()?.pid;
-    if owner == rustix::process::getpid() {
-        return None;
-    }
+    let owner = control.owner()?;
     let stat = std::fs::read(format!("/proc/{}/stat", owner.as_raw_nonzero())).ok()?;
     Some(flags_in(&stat)? & EXITING != 0)
 }
@@ -229,6 +230,16 @@ fn copy_unread(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_an_owner_is_waited_for_once() {
+        assert_eq!(patience_for(Some(true), true), ENDING);
+        assert_eq!(patience_for(None, true), CLOSING);
+        assert_eq!(patience_for(Some(false), true), Duration::ZERO);
+        for is_ending in [Some(true), Some(false), None] {
+            assert_eq!(patience_for(is_ending, false), Duration::ZERO);
+        }
+    }
 
     #[test]
     fn the_flags_of_a_process_are_found_behind_any_name() {

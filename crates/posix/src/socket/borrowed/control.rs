@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::retry_on_intr;
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::process::Pid;
 use slipstack_channel::control::read_bytes;
 use slipstack_mem::Lock;
 
@@ -37,6 +39,8 @@ const IDS_MAX: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Control {
     end: OwnedFd,
+    /// Another process than the owner has made it.
+    is_branch: bool,
     /// Taken while an answer is awaited.
     turn: Lock<()>,
     /// Datagrams that the owner has left to this process, with the numbers of their sockets.
@@ -47,9 +51,27 @@ impl Control {
     pub(crate) fn new(end: OwnedFd) -> Control {
         Control {
             end,
+            is_branch: false,
             turn: Lock::new(()),
             left: Lock::default(),
         }
+    }
+
+    /// The control socket of a child whose parent has borrowed the connection itself.
+    pub(crate) fn branch(end: OwnedFd) -> Control {
+        Control {
+            is_branch: true,
+            ..Control::new(end)
+        }
+    }
+
+    /// Returns the owner, if it has made the socket.
+    pub(crate) fn owner(&self) -> Option<Pid> {
+        if self.is_branch {
+            return None;
+        }
+        let owner = socket_peercred(&self.end).ok()?.pid;
+        (owner != rustix::process::getpid()).then_some(owner)
     }
 
     pub(crate) fn end(&self) -> &OwnedFd {
