@@ -162,6 +162,14 @@ def a_connection_goes_to_the_child_while_the_peer_sends(world):
     wait_for_no_children(started)
 
 
+@test
+def a_read_with_a_timeout_ends_in_time_though_its_connection_goes_to_the_child(world):
+    started = world.stack(*world.program("timing_out.py"), world.address, 7219, 1)
+    world.wait_port(7219, process=started)
+    with world.connect(7219) as sock, sock.makefile("r") as stream:
+        assert 0.99 < float(stream.read()) < 1.15
+
+
 @test(modes=("inprocess",))
 def without_a_free_slot_a_connection_stays_in_the_parent(world):
     base = world.device_options()

@@ -16,6 +16,13 @@ use crate::socket::{How, Stream, StreamError};
 /// Largest peek whose bytes are not returned: more than a receive buffer has.
 const UNSEEN_MAX: usize = 16 << 20;
 
+/// The flags of a call that receives, and the time at which it gives up, if it has waited before.
+#[derive(Clone, Copy)]
+struct Limit {
+    flags: i32,
+    end_ns: Option<u64>,
+}
+
 impl Process {
     /// recvmsg, and each message of recvmmsg. `control`: the place for control messages.
     pub fn recvmsg(
@@ -24,6 +31,18 @@ impl Process {
         bufs: &mut [IoSliceMut<'_>],
         control: &mut [u8],
         flags: i32,
+    ) -> Outcome<Received> {
+        self.recvmsg_until(fd, (bufs, control), flags, None)
+    }
+
+    /// As [`Process::recvmsg`]. `end_ns`: the time at which the call gives up, if it has waited
+    /// before (SO_RCVTIMEO).
+    fn recvmsg_until(
+        &self,
+        fd: i32,
+        (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
+        flags: i32,
+        end_ns: Option<u64>,
     ) -> Outcome<Received> {
         self.let_overdue_leave();
         let socket = match self.table.socket(fd) {
@@ -41,9 +60,12 @@ impl Process {
                 if stream.requested() != RequestedControl::default()
                     || socket.peek_from().is_some() =>
             {
-                self.recv_with_more(&socket, stream, (bufs, control), flags)
+                let limit = Limit { flags, end_ns };
+                self.recv_with_more(&socket, stream, (bufs, control), limit)
             }
-            Some(Decided::Stream(stream)) => self.read_stream(&socket, stream, bufs, flags),
+            Some(Decided::Stream(stream)) => {
+                self.read_stream(&socket, stream, bufs, Limit { flags, end_ns })
+            }
             Some(Decided::Dgram(dgram)) => self.recv_dgram(&socket, dgram, (bufs, control), flags),
             Some(Decided::Listener(_)) => Err(Errno::ENOTCONN.into()),
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
@@ -51,10 +73,8 @@ impl Process {
             }
             Some(Decided::Foreign(it)) => {
                 let asked = bufs.iter().map(|buf| buf.len()).sum();
-                match self.borrow_to_read(&socket, it, (asked, flags)) {
-                    Some(divert) => Err(divert),
-                    None => self.recvmsg(fd, bufs, control, flags),
-                }
+                let end_ns = self.borrow_to_read(&socket, it, (asked, flags))?;
+                self.recvmsg_until(fd, (bufs, control), flags, end_ns)
             }
             None => match socket.kind {
                 Kind::Stream if flags & libc::MSG_OOB != 0 => Err(Errno::EINVAL.into()),
@@ -72,9 +92,10 @@ impl Process {
         socket: &Arc<Description>,
         stream: &Stream,
         (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
-        flags: i32,
+        limit: Limit,
     ) -> Outcome<Received> {
-        let mut received = self.read_stream(socket, stream, bufs, flags)?;
+        let flags = limit.flags;
+        let mut received = self.read_stream(socket, stream, bufs, limit)?;
         if flags & libc::MSG_OOB == 0 {
             socket.move_peek_offset(flags & libc::MSG_PEEK != 0, received.len);
         }
@@ -111,21 +132,23 @@ impl Process {
         socket: &Arc<Description>,
         stream: &Stream,
         bufs: &mut [IoSliceMut<'_>],
-        flags: i32,
+        limit: Limit,
     ) -> Outcome<Received> {
+        let Limit { flags, end_ns } = limit;
         if flags & libc::MSG_OOB != 0 {
             return self.recv_urgent(stream, bufs, flags);
         }
+        let plan = || self.plan_to_read(socket, end_ns);
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
         let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
         if asked == 0 {
-            return self.recv_nothing(socket, stream, is_nonblocking);
+            return self.recv_nothing(plan, stream, is_nonblocking);
         }
         let how = match flags & (libc::MSG_PEEK | libc::MSG_TRUNC) {
             0 => How::Take,
             libc::MSG_PEEK => How::Peek(socket.peek_from().unwrap_or(0)),
             libc::MSG_TRUNC => How::Drop,
-            _ => return self.peek_unseen(socket, stream, asked, flags),
+            _ => return self.peek_unseen(socket, stream, asked, limit),
         };
         let look_end = |count: usize| match how {
             How::Peek(skip) => skip + count,
@@ -141,8 +164,8 @@ impl Process {
         match stream.dequeue(bufs, how) {
             Ok(count) if count == 0 || count >= target => Ok(bytes(count)),
             Ok(count) if stream.ends_at_mark(look_end(count)) => Ok(bytes(count)),
-            Ok(count) if is_peek => self.peek_all(socket, stream, (bufs, how), target, count),
-            Ok(count) => self.recv_all(socket, stream, (bufs, how), target, count),
+            Ok(count) if is_peek => self.peek_all(&plan(), stream, (bufs, how), target, count),
+            Ok(count) => self.recv_all(&plan(), stream, (bufs, how), target, count),
             Err(StreamError::Errno(error)) => Err(error.into()),
             Err(StreamError::Pipe) => Ok(bytes(0)),
             Err(StreamError::Wait) if is_nonblocking => {
@@ -154,13 +177,13 @@ impl Process {
                 }
             }
             Err(StreamError::Wait) if target > 1 && is_peek => {
-                self.peek_all(socket, stream, (bufs, how), target, 0)
+                self.peek_all(&plan(), stream, (bufs, how), target, 0)
             }
             Err(StreamError::Wait) if target > 1 => {
-                self.recv_all(socket, stream, (bufs, how), target, 0)
+                self.recv_all(&plan(), stream, (bufs, how), target, 0)
             }
             Err(StreamError::Wait) => {
-                let count = self.await_bytes(socket, stream, || stream.dequeue(bufs, how))?;
+                let count = self.await_bytes(&plan(), stream, || stream.dequeue(bufs, how))?;
                 Ok(bytes(count))
             }
         }
@@ -168,9 +191,9 @@ impl Process {
 
     /// tcp_recvmsg() without room: it waits once for something to read, whatever ends the wait.
     #[cold]
-    fn recv_nothing(
+    fn recv_nothing<'a>(
         &self,
-        socket: &Arc<Description>,
+        plan: impl FnOnce() -> Plan<'a>,
         stream: &Stream,
         is_nonblocking: bool,
     ) -> Outcome<Received> {
@@ -184,8 +207,7 @@ impl Process {
             Err(StreamError::Errno(error)) => return Err(error.into()),
             Err(StreamError::Wait) if is_nonblocking => return Err(Errno::EAGAIN.into()),
             Err(StreamError::Wait) => {
-                let plan = Plan::of_call(&*self.kernel, socket, &socket.recv_timeout_ns, &[]);
-                let _ = self.wait(&plan, |_| {
+                let _ = self.wait(&plan(), |_| {
                     Ok((stream.readiness() & bits::IN != 0).then_some(()))
                 });
             }
@@ -219,18 +241,8 @@ impl Process {
         })
     }
 
-    /// Waits until a peek at the stream finds bytes, the end, or an error.
+    /// Waits until a look at the stream finds bytes, the end, or an error.
     fn await_bytes(
-        &self,
-        socket: &Arc<Description>,
-        stream: &Stream,
-        look: impl FnMut() -> Result<usize, StreamError>,
-    ) -> Outcome<usize> {
-        let plan = Plan::of_call(&*self.kernel, socket, &socket.recv_timeout_ns, &[]);
-        self.await_bytes_by(&plan, stream, look)
-    }
-
-    fn await_bytes_by(
         &self,
         plan: &Plan<'_>,
         stream: &Stream,
@@ -253,10 +265,10 @@ impl Process {
     }
 
     /// MSG_WAITALL and SO_RCVLOWAT: goes on until `target` bytes are there, the end, an error or a
-    /// signal.
+    /// signal. SO_RCVTIMEO is for all of them together.
     fn recv_all(
         &self,
-        socket: &Arc<Description>,
+        plan: &Plan<'_>,
         stream: &Stream,
         (bufs, how): (&mut [IoSliceMut<'_>], How),
         target: usize,
@@ -265,10 +277,8 @@ impl Process {
         let mut rest = bufs;
         IoSliceMut::advance_slices(&mut rest, had);
         let mut total = had;
-        // SO_RCVTIMEO is for all of them together.
-        let plan = Plan::of_call(&*self.kernel, socket, &socket.recv_timeout_ns, &[]);
         while total < target {
-            match self.await_bytes_by(&plan, stream, || stream.dequeue(rest, how)) {
+            match self.await_bytes(plan, stream, || stream.dequeue(rest, how)) {
                 Ok(0) => break,
                 Ok(count) => {
                     total += count;
@@ -287,14 +297,17 @@ impl Process {
     /// Peeks at bytes for MSG_PEEK.
     fn peek_all(
         &self,
-        socket: &Arc<Description>,
+        plan: &Plan<'_>,
         stream: &Stream,
         (bufs, how): (&mut [IoSliceMut<'_>], How),
         target: usize,
         mut had: usize,
     ) -> Outcome<Received> {
-        let skip = socket.peek_from().unwrap_or(0);
-        let outcome = self.await_bytes(socket, stream, || match stream.dequeue(bufs, how) {
+        let skip = match how {
+            How::Peek(skip) => skip,
+            How::Take | How::Drop => 0,
+        };
+        let outcome = self.await_bytes(plan, stream, || match stream.dequeue(bufs, how) {
             Ok(count)
                 if count < target
                     && stream.may_bring_more()
@@ -319,11 +332,24 @@ impl Process {
         socket: &Arc<Description>,
         stream: &Stream,
         asked: usize,
-        flags: i32,
+        limit: Limit,
     ) -> Outcome<Received> {
         let mut place = vec![0; asked.min(UNSEEN_MAX)];
         let bufs = &mut [IoSliceMut::new(&mut place)];
-        self.read_stream(socket, stream, bufs, flags & !libc::MSG_TRUNC)
+        let limit = Limit {
+            flags: limit.flags & !libc::MSG_TRUNC,
+            ..limit
+        };
+        self.read_stream(socket, stream, bufs, limit)
+    }
+
+    /// The wait of a call that receives, until `end_ns` if it has begun before.
+    fn plan_to_read<'a>(&self, socket: &'a Arc<Description>, end_ns: Option<u64>) -> Plan<'a> {
+        let plan = Plan::of_call(&*self.kernel, socket, &socket.recv_timeout_ns, &[]);
+        Plan {
+            deadline_ns: end_ns.or(plan.deadline_ns),
+            ..plan
+        }
     }
 }
 

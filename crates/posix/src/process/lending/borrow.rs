@@ -283,24 +283,30 @@ impl Process {
         }
     }
 
-    /// A receiving call on a connection that lives elsewhere. `None`: it has come here.
+    /// A receiving call on a connection that lives elsewhere. If it has come here, returns when the
+    /// call's time is over (SO_RCVTIMEO).
+    ///
+    /// # Errors
+    /// The connection is still elsewhere.
     pub(crate) fn borrow_to_read(
         &self,
         socket: &Arc<Description>,
         it: &Borrowed,
         (asked, flags): (usize, i32),
-    ) -> Option<Divert> {
+    ) -> Result<Option<u64>, Divert> {
+        let timeout_ns = socket.recv_timeout_ns.load(Ordering::Relaxed);
+        let end_ns = (timeout_ns != 0).then(|| self.kernel.now_ns().saturating_add(timeout_ns));
         if self.begin_use(socket, it) {
-            return None;
+            return Ok(end_ns);
         }
         if !self.may_hold(socket, it) {
             if self.take_left(socket, it) {
-                return None;
+                return Ok(end_ns);
             }
             if !it.has_own() {
                 warn_of_foreign(&self.log, socket);
             }
-            return Some(Errno::ENOTCONN.into());
+            return Err(Errno::ENOTCONN.into());
         }
         if flags & libc::MSG_PEEK != 0 {
             it.end_counting(&*self.kernel, socket);
@@ -316,8 +322,12 @@ impl Process {
             it.request(waiting(socket), request, is_prompt);
         }
         match is_prompt || asked == 0 {
-            true => Some(Divert::KernelRead),
-            false => self.read_or_take(socket, it, flags & libc::MSG_WAITALL != 0),
+            true => Err(Divert::KernelRead),
+            false => {
+                let wants_all = flags & libc::MSG_WAITALL != 0;
+                self.read_or_take(socket, it, end_ns, wants_all)?;
+                Ok(end_ns)
+            }
         }
     }
 

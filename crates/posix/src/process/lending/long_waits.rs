@@ -66,56 +66,60 @@ impl Process {
         }
     }
 
-    /// Waits in a call that receives until there are bytes. Returns how the call goes on; `None`:
-    /// the connection has come here.
+    /// Waits in a call that receives until the connection has come here, and until `end_ns` at most.
+    ///
+    /// # Errors
+    /// How the call goes on if it has not: there are bytes, or its time is over.
     pub(super) fn read_or_take(
         &self,
         socket: &Arc<Description>,
         it: &Borrowed,
+        end_ns: Option<u64>,
         wants_all: bool,
-    ) -> Option<Divert> {
-        let timeout_ns = socket.recv_timeout_ns.load(Ordering::Relaxed);
-        let has_timeout = timeout_ns != 0;
+    ) -> Result<(), Divert> {
         let keeps_out = self.lending.keeps_out.load(Ordering::Relaxed);
         // The kernel's own wait for all bytes, after this one, has the whole time.
-        if keeps_out || has_timeout && wants_all {
-            return Some(Divert::KernelRead);
+        if keeps_out || end_ns.is_some() && wants_all {
+            return Err(Divert::KernelRead);
         }
-        let end_ns = has_timeout.then(|| self.kernel.now_ns().saturating_add(timeout_ns));
         let mut is_begun = false;
         loop {
             let due_ns = it.due_ns();
-            if due_ns.is_none() && !(has_timeout && is_begun) {
+            if due_ns.is_none() && !(end_ns.is_some() && is_begun) {
                 break;
             }
             is_begun = true;
             let until_ns = due_ns.into_iter().chain(end_ns).min().unwrap_or(0);
             let left = until_ns.saturating_sub(self.kernel.now_ns());
-            let polled = polled(socket.kernel_number(), libc::POLLIN)?;
+            let Some(polled) = polled(socket.kernel_number(), libc::POLLIN) else {
+                return Ok(());
+            };
             let mut fds = [NO_DOORBELL, polled];
-            match self
+            let found = self
                 .kernel
-                .ppoll(&mut fds, Some(Duration::from_nanos(left)), None)
-            {
-                Ok(0) if due_ns.is_some_and(|due| due <= self.kernel.now_ns()) => {
+                .ppoll(&mut fds, Some(Duration::from_nanos(left)), None)?;
+            match found {
+                0 if due_ns.is_some_and(|due| due <= self.kernel.now_ns()) => {
                     self.take_idle(socket, it);
                 }
-                Ok(0) if end_ns.is_some_and(|end| end <= self.kernel.now_ns()) => {
-                    return Some(Errno::EAGAIN.into());
+                0 if end_ns.is_some_and(|end| end <= self.kernel.now_ns()) => {
+                    return Err(Errno::EAGAIN.into());
                 }
-                Ok(0) => {}
+                0 => {}
                 // The owner has ended, perhaps.
-                Ok(_) if fds[1].revents & (libc::POLLHUP | libc::POLLERR) != 0 => {
-                    return (!self.take_hung_up(socket, it)).then_some(Divert::KernelRead);
+                _ if fds[1].revents & (libc::POLLHUP | libc::POLLERR) != 0 => {
+                    return match self.take_hung_up(socket, it) {
+                        true => Ok(()),
+                        false => Err(Divert::KernelRead),
+                    };
                 }
-                Ok(_) => break,
-                Err(error) => return Some(error.into()),
+                _ => break,
             }
             if socket.is_brought() {
-                return None;
+                return Ok(());
             }
         }
-        Some(Divert::KernelRead)
+        Err(Divert::KernelRead)
     }
 
     /// A poll of connections that all live elsewhere, which the kernel can answer. `None`: one may
