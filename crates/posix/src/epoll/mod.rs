@@ -9,6 +9,7 @@ mod home;
 mod kernel_part;
 mod killed_owners;
 mod popping;
+mod reported;
 mod room;
 mod set;
 mod shared;

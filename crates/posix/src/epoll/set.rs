@@ -449,23 +449,6 @@ impl Set {
         count
     }
 
-    /// The kernel reported a member with this data: its socket, if it is one that lives in both
-    /// worlds, and whether it rests from now on (ONESHOT), in both.
-    pub(crate) fn on_kernel_event(&self, data: u64) -> Option<(Target, bool)> {
-        let mut inner = self.inner.lock();
-        let Inner { items, both, .. } = &mut *inner;
-        let id = both
-            .iter()
-            .find(|id| items.get(id).is_some_and(|item| item.data == data))?;
-        let item = items.get_mut(id)?;
-        let rests = item.events & ONE_SHOT != 0;
-        if rests {
-            item.fired = item.events;
-            item.events &= PRIVATE;
-        }
-        Some((item.target.clone(), rests))
-    }
-
     pub(crate) fn lives_in_both(&self) -> bool {
         !self.inner.lock().both.is_empty()
     }

@@ -375,6 +375,42 @@ fn a_listener_in_a_set_reports_both_sides_as_one_event() {
     assert_eq!(world.wait(set, 8, 0), []);
 }
 
+#[test]
+fn of_one_shot_members_with_the_same_data_the_one_rests_that_has_had_its_event() {
+    let world = World::new();
+    let listen = || {
+        let listener = world.socket(STREAM | NONBLOCK);
+        let any = crate::world::v4([0; 4], 0);
+        world.process.bind(listener, &any).unwrap();
+        world.process.listen(listener, 8).unwrap();
+        let port = addr_of(world.process.getsockname(listener).unwrap()).port();
+        (listener, port)
+    };
+    let [(first, first_port), (second, second_port)] = [listen(), listen()];
+    let set = world.set();
+    for listener in [first, second] {
+        world.add(set, listener, IN | ONE_SHOT, 9);
+    }
+    assert_eq!(world.wait(set, 8, 0), []);
+    let _kernel = std::net::TcpStream::connect(("127.0.0.1", second_port)).unwrap();
+    assert_eq!(world.wait(set, 8, 1_000), [(IN, 9)]);
+    let call = |port| {
+        let addr = crate::world::v4(crate::world::OWN.octets(), port);
+        let client = world.socket(STREAM);
+        world.process.connect(client, &addr).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    call(second_port);
+    assert_eq!(world.wait(set, 8, 0), [], "the second one rests");
+    call(first_port);
+    assert_eq!(
+        world.wait(set, 8, 1_000),
+        [(IN, 9)],
+        "the first one does not"
+    );
+    assert_eq!(world.wait(set, 8, 0), []);
+}
+
 /// The outer set examines the inner one, which is the older, while a fork locks both.
 #[test]
 fn a_fork_during_a_look_at_a_nested_set_does_not_deadlock() {
