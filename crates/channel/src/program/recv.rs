@@ -21,7 +21,7 @@ use super::urgent::Asked;
 /// Outcome of [`ProgramEnd::give`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
-    /// There are no bytes.
+    /// No bytes wait.
     Empty,
     /// The next byte is an urgent one, or the program keeps bytes in the ring.
     NotPlain,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::calls::receive_datagram::recv_queued;
 use crate::errno::Errno;
+use crate::kernel::Kernel;
 use crate::outcome::Outcome;
 use crate::process::wait::Plan;
 use crate::process::{Process, Received};
@@ -138,7 +139,7 @@ impl Process {
         if flags & libc::MSG_OOB != 0 {
             return self.recv_urgent(stream, bufs, flags);
         }
-        let plan = || self.plan_to_read(socket, end_ns);
+        let plan = || plan_to_read(&*self.kernel, socket, end_ns);
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
         let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
         if asked == 0 {
@@ -342,14 +343,18 @@ impl Process {
         };
         self.read_stream(socket, stream, bufs, limit)
     }
+}
 
-    /// The wait of a call that receives, until `end_ns` if it has begun before.
-    fn plan_to_read<'a>(&self, socket: &'a Arc<Description>, end_ns: Option<u64>) -> Plan<'a> {
-        let plan = Plan::of_call(&*self.kernel, socket, &socket.recv_timeout_ns, &[]);
-        Plan {
-            deadline_ns: end_ns.or(plan.deadline_ns),
-            ..plan
-        }
+/// The wait of a call that receives, until `end_ns` if it has begun before.
+fn plan_to_read<'a>(
+    clock: &dyn Kernel,
+    socket: &'a Arc<Description>,
+    end_ns: Option<u64>,
+) -> Plan<'a> {
+    let plan = Plan::of_call(clock, socket, &socket.recv_timeout_ns, &[]);
+    Plan {
+        deadline_ns: end_ns.or(plan.deadline_ns),
+        ..plan
     }
 }
 

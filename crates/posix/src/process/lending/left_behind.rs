@@ -154,9 +154,9 @@ fn passed_on(kernel: &dyn Kernel, socket: &Description, it: &Borrowed) -> Passed
     }
 }
 
-/// Returns the time for which the end of the owner is waited for. A peer's reset hangs the pair of a
-/// living owner up too, and one whose first thread has ended looks as if it ended while others go
-/// on: nobody waits twice for the same connection.
+/// Returns the time for which the end of the owner is waited for. A peer's reset hangs the pair of
+/// a living owner up too, and one whose first thread has ended looks as if it ended while others
+/// go on: nobody waits twice for the same connection.
 fn patience_for(is_ending: Option<bool>, is_first: bool) -> Duration {
     match (is_ending, is_first) {
         (Some(true), true) => ENDING,

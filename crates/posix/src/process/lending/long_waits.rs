@@ -66,7 +66,7 @@ impl Process {
         }
     }
 
-    /// Waits in a call that receives until the connection has come here, and until `end_ns` at most.
+    /// Waits in a call that receives until the connection has come here, until `end_ns` at most.
     ///
     /// # Errors
     /// How the call goes on if it has not: there are bytes, or its time is over.
