@@ -318,7 +318,8 @@ impl Process {
             (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => peek_offset(socket),
             // The kernel's part has these for our own purposes.
             (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP) if socket.kind == Kind::Stream => {
-                Some(socket.cold.lock().options.int(level, name).unwrap_or(1))
+                let set = socket.cold.lock().options.int(level, name);
+                Some(i32::from(set != Some(0)))
             }
             (libc::IPPROTO_IP, libc::IP_FREEBIND) if self.network.policy().is_some() => {
                 Some(i32::from(socket.cold.lock().options.has_freebind()))
