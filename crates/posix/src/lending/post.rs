@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
-use slipstack_mem::Lock;
 use slipstack_mem::thread::Quiet;
+use slipstack_mem::{Guard, Lock};
 
 use crate::lending::child::Packed;
 use crate::lending::lender::Lender;
@@ -19,6 +19,8 @@ use crate::socket::description::Description;
 /// Interval and number of checks whether a steward's thread has begun.
 const BEGIN_LOOK: Duration = Duration::from_micros(100);
 const BEGIN_LOOKS: u32 = 20_000;
+/// Number of attempts, as far apart, to get the queue at the end of the process.
+const REACH_LOOKS: u32 = 1000;
 
 /// A thing for the steward to look after. The socket that it names counts as lent already.
 #[derive(Debug)]
@@ -192,7 +194,7 @@ impl Post {
     /// Handles the end of the process. Returns `None` if there is no steward, or its state cannot
     /// be taken.
     pub(crate) fn begin_to_end(&self) -> Option<Until> {
-        let mut inner = self.inner.try_lock()?;
+        let mut inner = self.reach()?;
         self.is_ending.store(true, Ordering::SeqCst);
         if let Some(waiter) = &inner.waiter {
             waiter.notify();
@@ -208,10 +210,10 @@ impl Post {
 
     /// Ends the steward's thread and returns what it had. `None`: there is none.
     pub(crate) fn pack(&self) -> Option<Packed> {
-        let thread = self.inner.try_lock()?.thread.take()?;
+        let thread = self.reach()?.thread.take()?;
         self.packs.store(true, Ordering::SeqCst);
         self.is_ending.store(true, Ordering::SeqCst);
-        if let Some(inner) = self.inner.try_lock()
+        if let Some(inner) = self.reach()
             && let Some(waiter) = &inner.waiter
         {
             waiter.notify();
@@ -244,8 +246,7 @@ impl Post {
     pub(crate) fn await_steward(&self) {
         for _ in 0..BEGIN_LOOKS {
             let is_ready = self
-                .inner
-                .try_lock()
+                .reach()
                 .is_none_or(|inner| inner.thread.is_none() || inner.waiter.is_some());
             if is_ready {
                 return;
@@ -256,8 +257,19 @@ impl Post {
 
     /// Returns whether there is a steward; one that cannot be reached now has nothing to do.
     pub(crate) fn has_steward(&self) -> bool {
-        let inner = self.inner.try_lock();
+        let inner = self.reach();
         inner.is_some_and(|inner| inner.thread.is_some())
+    }
+
+    /// Takes the queue. `None`: the thread that a signal has interrupted has it, and so keeps it.
+    fn reach(&self) -> Option<Guard<'_, Inner>> {
+        let mut looks = 0..REACH_LOOKS;
+        looks.find_map(|look| {
+            if look > 0 {
+                std::thread::sleep(BEGIN_LOOK);
+            }
+            self.inner.try_lock()
+        })
     }
 
     /// Whether there is no steward, because it has nothing to do.
@@ -331,5 +343,31 @@ impl Charge {
             Charge::Child { control, .. } => control.as_raw_fd(),
             Charge::Pump(pump) => pump.child().as_raw_fd(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use slipstack_mem::thread::spawn_quiet;
+
+    use super::*;
+
+    #[test]
+    fn a_steward_is_found_while_it_has_its_queue() {
+        let post = Arc::new(Post::default());
+        post.inner.lock().thread = spawn_quiet("steward", || {}).ok();
+        let (taken, is_taken) = channel();
+        let steward = Arc::clone(&post);
+        let holder = std::thread::spawn(move || {
+            let inner = steward.inner.lock();
+            taken.send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+            drop(inner);
+        });
+        is_taken.recv().unwrap();
+        assert!(post.has_steward());
+        holder.join().unwrap();
     }
 }
