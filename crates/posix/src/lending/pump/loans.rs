@@ -7,6 +7,7 @@ use rustix::net::sockopt::socket_peercred;
 use slipstack_channel::{Given, Loan};
 
 use super::{Pump, give_child, give_peer};
+use crate::socket::borrowed::ReadRequest;
 use crate::socket::{How, Stream};
 
 /// Looks at a ring whose bytes another thread takes as they come.
@@ -77,6 +78,11 @@ impl Pump {
     /// takes no more.
     pub(super) fn give_more(&mut self, stream: &Stream, room: &mut [u8]) -> Option<usize> {
         if !self.childs.takes {
+            return Some(0);
+        }
+        if self.asked(room).is_empty() {
+            // A request for no bytes: nothing of ours makes one.
+            self.request = ReadRequest::None;
             return Some(0);
         }
         for _ in 0..GIVE_TRIES {
