@@ -248,7 +248,7 @@ impl Process {
 
     /// Returns what the program is told of `events` of the kernel's part of a member.
     fn on_kernel_event(&self, set: &Set, data: u64, events: u32) -> u32 {
-        let Some((Target::Socket(socket), rests)) = set.on_kernel_event(data) else {
+        let Some((Target::Socket(socket), rests)) = set.on_kernel_event(data, events) else {
             return events;
         };
         match socket.decided() {
