@@ -110,10 +110,7 @@ impl ProgramEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cell::Limits;
-    use crate::engine_end::EngineEnd;
-    use crate::receive_ring::ReceiveRing;
-    use slipstack_terms::Transport;
+    use crate::program::recv::tests::receiving;
 
     const STEP: u64 = 1 << 20;
 
@@ -127,12 +124,7 @@ mod tests {
 
     #[test]
     fn segments_stay_as_they_are_while_the_ring_grows_and_come_back_in_any_order() {
-        let mut engine = EngineEnd::create().unwrap();
-        let program = ProgramEnd::open(engine.region().clone()).unwrap();
-        let sock = program.open_socket(Transport::Tcp).unwrap();
-        let receive = 1 << 20;
-        assert!(engine.begin(sock, Limits { send: 0, receive }));
-        let mut ring = ReceiveRing::NEW;
+        let (mut engine, program, sock, mut ring) = receiving();
         assert!(ring.store(&mut engine, sock, 0, &[1; 1000]));
         ring.publish(&mut engine, sock, 1000, STEP);
         let first = program.keep(sock, 600).unwrap();

@@ -198,21 +198,26 @@ fn plain_before_mark(cell: &Cell<'_>, tail: u64, waiting: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::cell::Limits;
     use crate::engine_end::EngineEnd;
     use crate::receive_ring::ReceiveRing;
     use slipstack_terms::Transport;
 
-    #[test]
-    fn bytes_are_counted_once_while_they_are_given_to_another_process() {
+    /// Both ends of a socket that receives, and its ring.
+    pub(in crate::program) fn receiving() -> (EngineEnd, ProgramEnd, SockId, ReceiveRing) {
         let mut engine = EngineEnd::create().unwrap();
         let program = ProgramEnd::open(engine.region().clone()).unwrap();
         let sock = program.open_socket(Transport::Tcp).unwrap();
         let receive = 1 << 20;
         assert!(engine.begin(sock, Limits { send: 0, receive }));
-        let mut ring = ReceiveRing::NEW;
+        (engine, program, sock, ReceiveRing::NEW)
+    }
+
+    #[test]
+    fn bytes_are_counted_once_while_they_are_given_to_another_process() {
+        let (mut engine, program, sock, mut ring) = receiving();
         assert!(ring.store(&mut engine, sock, 0, b"own, the child's"));
         ring.publish(&mut engine, sock, 16, 1 << 20);
         let mut own = [0; 5];
@@ -240,12 +245,7 @@ mod tests {
 
     #[test]
     fn bytes_before_and_behind_an_urgent_one_are_given_and_it_is_not() {
-        let mut engine = EngineEnd::create().unwrap();
-        let program = ProgramEnd::open(engine.region().clone()).unwrap();
-        let sock = program.open_socket(Transport::Tcp).unwrap();
-        let receive = 1 << 20;
-        assert!(engine.begin(sock, Limits { send: 0, receive }));
-        let mut ring = ReceiveRing::NEW;
+        let (mut engine, program, sock, mut ring) = receiving();
         let give = || {
             let loan = Loan::to(1, 0, 0);
             program.give(sock, &mut [0; 9], loan, |bytes| Some(bytes.len()))

@@ -151,7 +151,7 @@ impl Stream {
         // Not what is seen, which is an end too if the engine has just been lost.
         let state = attachment.program.state(sock);
         let (unacked, has_taken) = match state.contains(State::CLOSED) {
-            // What a peer has not acknowledged that has reset the connection is lost.
+            // A peer that has reset the connection takes nothing more.
             true => (Vec::new(), !state.contains(State::ERR)),
             false => (unacked, false),
         };

@@ -120,7 +120,7 @@ fn an_image_replaces_the_time_wait_of_an_earlier_connection_and_not_its_own() {
     assert_eq!(world.stack.tcp_sizes(), sizes(0, 0, 1));
     assert_eq!(adopt(&mut world, &image), Err(SocketError::FlowExists));
     let ended = world.stack.tcp_time_waits(world.now, 1).remove(0);
-    // Of each direction alone; random numbers.
+    // Images that are earlier in one direction alone, and one with numbers of another connection.
     let before = |number: u32| number.wrapping_sub(1000);
     for (received, sent) in [
         (before(ended.rcv_nxt), ended.snd_nxt),
