@@ -10,7 +10,7 @@ use super::{Pump, give_child, give_peer};
 use crate::socket::borrowed::ReadRequest;
 use crate::socket::{How, Stream};
 
-/// Looks at a ring whose bytes another thread takes as they come.
+/// Number of looks at a ring whose bytes another thread takes as they come.
 const GIVE_TRIES: usize = 2;
 
 /// Bytes of the child, modulo 2^32.

@@ -1,7 +1,7 @@
 //! Connections whose owner was killed while this process might use them.
 //!
-//! The keeper holds them for a moment. They come here with the next call on them, if no bytes were
-//! in the owner or on their way to it.
+//! The keeper holds them for a moment. They come here with the next call on them, if it is known
+//! which bytes were in the owner, or on their way to it or from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,22 +33,23 @@ const PAUSE: Duration = Duration::from_millis(1);
 impl Process {
     /// Goes on with a connection whose owner was killed. Returns whether it is here.
     pub(super) fn take_left(&self, socket: &Arc<Description>, it: &Borrowed) -> bool {
-        self.take_left_within(socket, it, Duration::ZERO)
+        self.take_left_within(socket, it, || Duration::ZERO)
     }
 
     /// As [`Process::take_left`], for a connection whose pair has hung up: the kernel closes the
     /// owner's ends one after the other.
     pub(super) fn take_hung_up(&self, socket: &Arc<Description>, it: &Borrowed) -> bool {
-        let is_ending = it.control().and_then(|control| is_ending(&control));
-        let patience = patience_for(is_ending, it.is_first_hang_up());
-        self.take_left_within(socket, it, patience)
+        self.take_left_within(socket, it, || match it.is_first_hang_up() {
+            true => patience_for(it.control().and_then(|control| is_ending(&control))),
+            false => Duration::ZERO,
+        })
     }
 
     fn take_left_within(
         &self,
         socket: &Arc<Description>,
         it: &Borrowed,
-        patience: Duration,
+        patience: impl FnOnce() -> Duration,
     ) -> bool {
         // A confined process (seccomp) may not make the system call that shows the end.
         if socket.kind != Kind::Stream || it.is_sent() || !it.awaits_end() || self.is_kept_out() {
@@ -60,7 +61,7 @@ impl Process {
         }
         let has_ended = it
             .control()
-            .is_some_and(|control| control.has_ended(patience));
+            .is_some_and(|control| control.has_ended(patience()));
         has_ended && self.find_left(socket, it)
     }
 
@@ -157,11 +158,11 @@ fn passed_on(kernel: &dyn Kernel, socket: &Description, it: &Borrowed) -> Passed
 /// Returns the time for which the end of the owner is waited for. A peer's reset hangs the pair of
 /// a living owner up too, and one whose first thread has ended looks as if it ended while others
 /// go on: nobody waits twice for the same connection.
-fn patience_for(is_ending: Option<bool>, is_first: bool) -> Duration {
-    match (is_ending, is_first) {
-        (Some(true), true) => ENDING,
-        (None, true) => CLOSING,
-        (Some(false), _) | (_, false) => Duration::ZERO,
+fn patience_for(is_ending: Option<bool>) -> Duration {
+    match is_ending {
+        Some(true) => ENDING,
+        None => CLOSING,
+        Some(false) => Duration::ZERO,
     }
 }
 
@@ -232,13 +233,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_an_owner_is_waited_for_once() {
-        assert_eq!(patience_for(Some(true), true), ENDING);
-        assert_eq!(patience_for(None, true), CLOSING);
-        assert_eq!(patience_for(Some(false), true), Duration::ZERO);
-        for is_ending in [Some(true), Some(false), None] {
-            assert_eq!(patience_for(is_ending, false), Duration::ZERO);
-        }
+    fn the_end_of_a_living_owner_is_not_waited_for() {
+        assert_eq!(patience_for(Some(true)), ENDING);
+        assert_eq!(patience_for(None), CLOSING);
+        assert_eq!(patience_for(Some(false)), Duration::ZERO);
     }
 
     #[test]
