@@ -10,8 +10,8 @@ use crate::idhash::BuildIdHasher;
 use crate::socket::kernel_socket::is_ready;
 
 impl Set {
-    /// The kernel reported `events` of a member with this data: its socket, if it is one that lives in both
-    /// worlds, and whether it rests from now on (ONESHOT), in both.
+    /// The kernel reported `events` of a member with this data: its socket, if it is one that lives
+    /// in both worlds, and whether it rests from now on (ONESHOT), in both.
     pub(crate) fn on_kernel_event(&self, data: u64, events: u32) -> Option<(Target, bool)> {
         let mut inner = self.inner.lock();
         let Inner { items, both, .. } = &mut *inner;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use rustix::event::epoll;
 
 use crate::epoll::kernel_part::change_kernel_part;
-use crate::epoll::set::{Item, ONE_SHOT, PRIVATE, Set, Target};
+use crate::epoll::set::{Inner, Item, ONE_SHOT, PRIVATE, Set, Target};
 use crate::ready::bits;
 
 impl Item {
@@ -25,24 +25,26 @@ impl Set {
         let without = events & !bits::OUT;
         let changed = {
             let mut inner = self.inner.lock();
-            let (both, items) = (inner.both.clone(), &mut inner.items);
-            let mut both = both.into_iter();
+            let Inner { items, both, .. } = &mut *inner;
             // One that is not asked already has not reported it: another has the same data.
             let is_it =
                 |item: &Item| item.data == data && !item.is_without_room && item.awaits_room();
-            let Some(id) = both.find(|id| items.get(id).is_some_and(is_it)) else {
-                return events;
-            };
-            let Some(item) = items.get_mut(&id) else {
+            let found = both
+                .iter()
+                .copied()
+                .find(|id| items.get(id).is_some_and(is_it));
+            let Some((id, item)) = found.and_then(|id| Some((id, items.get_mut(&id)?))) else {
                 return events;
             };
             let is_edge = item.events & libc::EPOLLET as u32 != 0;
             let rests = item.events & ONE_SHOT != 0 && without != 0;
             item.is_without_room = !is_edge && !rests;
+            if item.is_without_room {
+                self.is_any_without_room.store(true, Ordering::Release);
+            }
             item.is_without_room.then_some(id)
         };
         if let Some(id) = changed {
-            self.is_any_without_room.store(true, Ordering::Release);
             self.ask_kernel(id);
         }
         without
@@ -60,7 +62,8 @@ impl Set {
     fn ask_where_there_is_room(&self) {
         let mut are_left = false;
         let mut due = Vec::new();
-        for (id, item) in &mut self.inner.lock().items {
+        let mut inner = self.inner.lock();
+        for (id, item) in &mut inner.items {
             if !item.is_without_room {
                 continue;
             }
@@ -74,6 +77,7 @@ impl Set {
             }
         }
         self.is_any_without_room.store(are_left, Ordering::Release);
+        drop(inner);
         for id in due {
             self.ask_kernel(id);
         }
