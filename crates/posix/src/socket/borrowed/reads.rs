@@ -38,9 +38,11 @@ impl Reads {
 
     /// Others will read from the pair, or this process will look at bytes that stay.
     pub(crate) fn end(&self, kernel: &dyn Kernel, fd: Option<i32>) {
-        if let (true, Some(fd)) = (self.are_counted.swap(false, Ordering::Relaxed), fd) {
+        if let (true, Some(fd)) = (self.are_counted(), fd) {
             set(kernel, fd, OFF);
         }
+        // Not before: another thread would look with an offset that is still there.
+        self.are_counted.store(false, Ordering::Relaxed);
     }
 
     /// Returns the number of bytes. `None`: it is not known.
