@@ -68,6 +68,11 @@ impl Engines {
         self.attaching.release();
     }
 
+    /// Forgets, in a forked child, what is closing: those are engines of the parent.
+    pub(crate) fn forget_closing(&self) {
+        self.closing.lock().clear();
+    }
+
     /// Descriptors of engines that are given back and not closed yet.
     pub(crate) fn closing(&self) -> Vec<i32> {
         self.closing.lock().clone()
