@@ -41,7 +41,12 @@ impl Credit {
 
     /// A spin has saved a sleep.
     pub(super) fn on_hit(&self) {
-        let left_ns = self.left_ns.load(Ordering::Relaxed) + SLEEP_COST_NS;
+        let before_ns = self.left_ns.load(Ordering::Relaxed);
+        let is_full = before_ns == CREDIT_NS_MAX && self.rest.load(Ordering::Relaxed) == REST;
+        if is_full {
+            return;
+        }
+        let left_ns = before_ns + SLEEP_COST_NS;
         if left_ns >= CREDIT_NS_MAX {
             self.rest.store(REST, Ordering::Relaxed);
         }
