@@ -274,6 +274,7 @@ impl Engine {
             let mut offers = std::mem::take(&mut env.offers);
             offers.retain(|_, (owner, _)| env.socket(*owner).is_some());
             env.offers = offers;
+            env.forget_withdrawn();
         }
         if env.offers.len() >= OFFERS_MAX || env.offers.contains_key(&key) {
             return Err(SocketError::LimitReached);
@@ -304,6 +305,12 @@ impl Engine {
 }
 
 impl Environment {
+    /// Drops what came with offers that are there no longer.
+    pub(crate) fn forget_withdrawn(&mut self) {
+        let (lent, offers) = (&mut self.lent_offers, &self.offers);
+        lent.retain(|key, _| offers.contains_key(key));
+    }
+
     /// Returns whether a socket without a connection has not had one, and the number of bytes that
     /// its program has put into its send ring.
     pub(crate) fn look_at_taker(&mut self, owner: Owner) -> Option<(bool, u64)> {

@@ -152,10 +152,9 @@ impl Engine {
     /// is to be had by them.
     fn forget_client(&mut self, id: ClientId) {
         self.drop_owner(id);
-        let env = &mut self.env;
-        env.offers.retain(|_, (owner, _)| owner.client != id);
-        env.lent_offers
-            .retain(|key, _| env.offers.contains_key(key));
+        let offers = &mut self.env.offers;
+        offers.retain(|_, (owner, _)| owner.client != id);
+        self.env.forget_withdrawn();
     }
 
     /// Connections that the program has closed but that still send.

@@ -60,9 +60,11 @@ impl Engine {
                 _ => {
                     let unread = self.has_unread(owner);
                     self.on_close(now, owner, CloseMode::Orderly, unread);
+                    self.env.offers.retain(|_, (of, _)| *of != owner);
                 }
             }
         }
+        self.env.forget_withdrawn();
         self.device.flush();
         others_wait
     }
@@ -113,9 +115,8 @@ impl Engine {
         let (lent, offers) = (&self.env.lent_offers, &mut self.env.offers);
         offers.retain(|key, (of, _)| *of != owner || !lent.contains_key(key));
         self.on_offer(owner, key, Some(left.unsent.head)).ok()?;
-        let (lent, offers) = (&mut self.env.lent_offers, &self.env.offers);
-        lent.retain(|key, _| offers.contains_key(key));
-        lent.insert(key, HasAlready { has, unread });
+        self.env.forget_withdrawn();
+        self.env.lent_offers.insert(key, HasAlready { has, unread });
         Some(unacked)
     }
 

@@ -127,7 +127,7 @@ impl Carried {
             Whereabouts::Transit(image) => {
                 Whereabouts::Transit(Box::new(image.with_unread(count)?))
             }
-            Whereabouts::Nowhere(local, remote) => Whereabouts::Nowhere(*local, *remote),
+            Whereabouts::Nowhere(..) => return None,
         };
         // A new mark makes a former urgent byte one of the stream, unless it is the next one to be
         // read (Linux: tcp_check_urg).
