@@ -393,8 +393,8 @@ impl EngineEnd {
             .is_some_and(|cell| cell.is_taken(sock.generation))
     }
 
-    /// Records how far a killed program has read: it has bytes that it had not taken out of the
-    /// ring.
+    /// Records how far the receive ring of a killed program counts as read: its user has bytes that
+    /// were still in the ring.
     pub fn set_read(&self, sock: SockId, upto: u64) {
         if let Some(cell) = self.cell(sock.index) {
             cell.set_rx_tail(upto);

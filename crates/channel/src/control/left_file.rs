@@ -80,19 +80,21 @@ mod tests {
 
     #[test]
     fn a_file_is_read_back_and_a_cut_one_is_refused() {
-        let file = LeftFile {
-            head: b"head".to_vec(),
-            unsent: b"unsent".to_vec(),
-            received: b"received".to_vec(),
-            taken: 7,
-            is_taking: true,
-            is_giving: false,
-        };
-        let bytes = file.to_bytes();
-        assert_eq!(LeftFile::from_bytes(&bytes), Some(file));
-        let least = bytes.len() - b"received".len();
-        for len in 0..least {
-            assert_eq!(LeftFile::from_bytes(&bytes[..len]), None, "{len}");
+        for [is_taking, is_giving] in [[false, false], [false, true], [true, false], [true; 2]] {
+            let file = LeftFile {
+                head: b"head".to_vec(),
+                unsent: b"unsent".to_vec(),
+                received: b"received".to_vec(),
+                taken: 7,
+                is_taking,
+                is_giving,
+            };
+            let bytes = file.to_bytes();
+            assert_eq!(LeftFile::from_bytes(&bytes), Some(file));
+            let least = bytes.len() - b"received".len();
+            for len in 0..least {
+                assert_eq!(LeftFile::from_bytes(&bytes[..len]), None, "{len}");
+            }
         }
         assert_eq!(LeftFile::from_bytes(&[0xff; 40]), None);
     }

@@ -205,7 +205,7 @@ pub(super) mod tests {
     use crate::receive_ring::ReceiveRing;
     use slipstack_terms::Transport;
 
-    /// Both ends of a socket that receives, and its ring.
+    /// Makes the two ends of a socket that receives, and its ring.
     pub(in crate::program) fn receiving() -> (EngineEnd, ProgramEnd, SockId, ReceiveRing) {
         let mut engine = EngineEnd::create().unwrap();
         let program = ProgramEnd::open(engine.region().clone()).unwrap();

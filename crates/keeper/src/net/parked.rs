@@ -233,12 +233,13 @@ mod tests {
         };
         parked.add(&head(1), open).unwrap();
         let half_open = Passed::HalfOpen(&[0; HalfOpenImage::LEN]);
-        parked.add(&head(2), half_open).unwrap();
+        let of_link = PassingHead { link: 3, ..head(2) };
+        parked.add(&of_link, half_open).unwrap();
         assert_eq!(parked.ports_to_ask(ASK_NS), [80]);
         assert!(parked.ports_to_ask(ASK_NS + 1).is_empty());
         assert!(parked.give_up(80, |_, _| false).is_empty());
         let given_up = parked.give_up(80, |_, _| true);
-        let is_pair = matches!(given_up[..], [Untaken::Open(_), Untaken::HalfOpen(_, 0)]);
+        let is_pair = matches!(given_up[..], [Untaken::Open(_), Untaken::HalfOpen(_, 3)]);
         assert!(is_pair, "{given_up:?}");
         assert_eq!((parked.len(), parked.messages, parked.bytes), (0, 0, 0));
     }

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 /// Time for which frames may wait for an engine that begins no turn. Even a program that computes
-/// has one every 8 ms.
+/// has one every 20 ms.
 const STALL_NS: u64 = 30_000_000;
 /// Time limit for an engine whose process is ready to run.
 const READY_STALL_NS: u64 = 500_000_000;
