@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 
 from harness.process import until
 from page import Outcome, entry
@@ -82,6 +83,24 @@ def redis_one(world):
 @entry("redis, io-threads 2", packages="redis-server redis-tools")
 def redis_threads(world):
     return redis(world, "--io-threads", 2, "--io-threads-do-reads", "yes", count=4000)
+
+
+@entry("redis, a loop in Lua", packages="redis-server redis-tools")
+def redis_lua(world):
+    """A program that computes: what our library does to its memory must not slow its loops down."""
+    server = world.stack("redis-server", "--port", 6379, "--protected-mode", "no", cwd=world.folder)
+    world.wait_port(6379, process=server)
+    count, loops = 3_000_000, 0
+    asked = f"EVAL 'local n = 0 for i = 1, {count} do n = n + i end return n' 0\r\n".encode()
+    expected = b":%d\r\n" % (count * (count + 1) // 2)
+    with world.connect(6379) as sock:
+        began = time.monotonic()
+        while time.monotonic() - began < tools.SECONDS:
+            sock.sendall(asked)
+            assert tools.receive(sock, len(expected)) == expected
+            loops += count
+        rate = loops / (time.monotonic() - began) / 1e6
+    return Outcome("sums compared", rate, "million rounds/s")
 
 
 def as_user(user):
