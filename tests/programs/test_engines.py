@@ -31,6 +31,14 @@ def engines(world, server):
     return sum(engine["pid"] == server.pid for engine in report["engines"])
 
 
+def driving(world, pid):
+    """Returns the threads that drive the engines of a process and their names, as `status` has
+    them."""
+    (report,) = json.loads(world.admin("status", "--json").finish())
+    found = [engine for engine in report["engines"] if engine["pid"] == pid]
+    return {engine["thread"]: engine["thread_name"] for engine in found}
+
+
 def ask(sock, text):
     sock.sendall(text)
     got = b""
@@ -67,6 +75,39 @@ def each_thread_with_its_own_listener_has_its_own_engine(world):
     served = check_one_thread_per_connection(world, 64)
     if world.mode != "instance":
         assert len(served) == 4, served
+    socks = [world.connect(7000) for _ in range(64)]
+    check_driving(world, server, {int(ask(sock, b"tid\n")) for sock in socks})
+
+
+def check_driving(world, server, threads):
+    """Checks that `status` shows these threads; the one of an instance drives for all of them."""
+    if world.mode == "kernel":
+        return
+    (report,) = json.loads(world.admin("status", "--json").finish())
+    pid = server.pid
+    if world.mode == "instance":
+        (pid,) = (engine["pid"] for engine in report["engines"] if engine["instance"])
+        threads = {pid}
+    named = driving(world, pid)
+    assert named.keys() == threads, (named, threads)
+    text = world.admin("status").finish()
+    for thread, name in named.items():
+        with open(f"/proc/{pid}/task/{thread}/comm") as comm:
+            assert comm.read() == f"{name}\n"
+        assert f"  {thread} {name}  " in text, text
+
+
+@test(modes=("inprocess",))
+def status_names_the_thread_that_took_over_from_one_that_ended(world):
+    server = started(world, "dies", 2)
+    socks = [world.connect(7000) for _ in range(16)]
+
+    def is_named():
+        return driving(world, server.pid).keys() == {int(ask(sock, b"tid\n")) for sock in socks}
+
+    until(is_named, 10, "the threads that answer")
+    tasks = {int(task) for task in os.listdir(f"/proc/{server.pid}/task")}
+    assert driving(world, server.pid).keys() <= tasks
 
 
 @test

@@ -13,7 +13,7 @@ use core::ops::Range;
 use slipstack_mem::{MpscInbox, RING_LOG2_MAX};
 
 /// Changes with every change of a layout or encoding in this crate.
-pub const LAYOUT_VERSION: u64 = 23;
+pub const LAYOUT_VERSION: u64 = 24;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"slipchan");
 
 /// Cells of the command ring; a writer that finds it full keeps the command in private memory.
@@ -63,6 +63,8 @@ pub(crate) mod header {
     pub(crate) const PROGRAM_SLEEPING: usize = 0;
     /// The processor of the program's thread that spun or slept last, plus one.
     pub(crate) const PROGRAM_CPU: usize = 1;
+    /// The kernel's id of the program's thread that drives the engine; 0 = not known.
+    pub(crate) const PROGRAM_THREAD: usize = 2;
 }
 
 pub(crate) const EVENTS_AT: usize = PAGE;

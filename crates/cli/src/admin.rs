@@ -190,6 +190,10 @@ fn engines(report: &StatusReport) -> String {
         vec![
             engine.slot.to_string(),
             engine.pid.to_string(),
+            match engine.thread {
+                0 => "–".into(),
+                thread => format!("{thread} {}", engine.thread_name),
+            },
             engine.cores.clone(),
             engine.program.clone(),
             place,
@@ -201,6 +205,7 @@ fn engines(report: &StatusReport) -> String {
         &[
             "engine",
             "pid",
+            "thread",
             "cores",
             "program",
             "place",

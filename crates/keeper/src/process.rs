@@ -13,6 +13,8 @@ use crate::leases::ProcessKey;
 
 /// Line of a thread's status with its processors.
 const CORES: &str = "Cpus_allowed_list:";
+/// Line with its numbers, from the outermost PID namespace that is visible to its own.
+const NUMBERS: &str = "NSpid:";
 /// Descriptors that a keeper or instance with all its clients may need.
 const DESCRIPTORS: u64 = 65_536;
 
@@ -73,6 +75,32 @@ pub fn cores_of(process: u32, thread: u32) -> String {
         line.map(|cores| cores.trim().to_owned())
     };
     list(thread).or_else(|| list(process)).unwrap_or_default()
+}
+
+/// Returns the thread of a process that calls itself `told`, which may be in a PID namespace of its
+/// own, by its number here. `None`: it has ended.
+#[must_use]
+pub fn thread_of(process: u32, told: u32) -> Option<u32> {
+    let is_it = |thread: &u32| {
+        let status = fs::read_to_string(format!("/proc/{process}/task/{thread}/status"));
+        let status = status.unwrap_or_default();
+        let numbers = status.lines().find_map(|line| line.strip_prefix(NUMBERS));
+        let own = numbers.and_then(|numbers| numbers.split_ascii_whitespace().last());
+        own.and_then(|own| own.parse().ok()) == Some(told)
+    };
+    Some(told).filter(is_it).or_else(|| {
+        let tasks = fs::read_dir(format!("/proc/{process}/task")).ok()?;
+        let number = |task: fs::DirEntry| task.file_name().to_str()?.parse().ok();
+        tasks.flatten().filter_map(number).find(is_it)
+    })
+}
+
+/// Returns the name of a process's thread as a terminal may show it.
+#[must_use]
+pub fn thread_name(process: u32, thread: u32) -> String {
+    let name = fs::read(format!("/proc/{process}/task/{thread}/comm")).unwrap_or_default();
+    let name = String::from_utf8_lossy(&name);
+    name.chars().filter(|c| !c.is_control()).collect()
 }
 
 fn leave_limit(resource: Resource) {
@@ -170,6 +198,23 @@ mod tests {
         sleeper.kill().expect("it runs");
         sleeper.wait().expect("it has ended");
         assert!(!is_ready(u32::MAX / 2));
+    }
+
+    #[test]
+    fn a_thread_is_found_while_it_runs_and_has_a_name_without_control_characters() {
+        let (pid, own) = (std::process::id(), slipstack_mem::thread::thread_id());
+        let comm = format!("/proc/{pid}/task/{own}/comm");
+        fs::write(&comm, b"a\x1b[31mb").expect("rename");
+        assert_eq!(thread_of(pid, own), Some(own));
+        assert_eq!(thread_name(pid, own), "a[31mb");
+        let ended = std::thread::spawn(slipstack_mem::thread::thread_id);
+        let ended = ended.join().expect("it ends");
+        let is_gone = || thread_of(pid, ended).is_none();
+        assert!((0..1000).any(|_| {
+            std::thread::yield_now();
+            is_gone()
+        }));
+        assert_eq!(thread_name(pid, u32::MAX), "");
     }
 
     #[test]

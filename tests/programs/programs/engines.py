@@ -1,6 +1,7 @@
 """Threads that each wait on a set of their own. Usage: engines.py HOW PORT THREADS, where HOW is
 
-own: each thread has its own SO_REUSEPORT listener; a line is answered with the thread's number.
+own: each thread has its own SO_REUSEPORT listener; a line is answered with the thread's number,
+    `tid` with the kernel's.
 late: the same, but all threads after the first listen once that one waits, and wait 0.4 s later.
 dies: of two threads for each listener the first ends after its first connection, the other one goes
 on with its set.
@@ -72,6 +73,8 @@ class Loop:
             sock.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
         elif data == b"who\n":
             sock.sendall(b"%d\n" % self.number)
+        elif data == b"tid\n":
+            sock.sendall(b"%d\n" % threading.get_native_id())
         else:
             sock.setblocking(True)
             sock.sendall(data)

@@ -335,6 +335,8 @@ impl ControlServer {
         let own = EngineReport {
             slot: self.slot,
             pid: std::process::id(),
+            thread: 0,
+            thread_name: String::new(),
             cores: String::new(),
             program: "slipstack".to_owned(),
             instance: Some(self.name.clone()),

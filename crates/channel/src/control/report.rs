@@ -105,6 +105,12 @@ pub struct InterfaceReport {
 pub struct EngineReport {
     pub slot: u16,
     pub pid: u32,
+    /// The thread that drives it, in the keeper's PID namespace; 0: not known, or it has ended.
+    #[serde(default)]
+    pub thread: u32,
+    /// Name of that thread; empty: not known.
+    #[serde(default)]
+    pub thread_name: String,
     /// Processors on which its thread may run, as the kernel lists them; empty: not known.
     #[serde(default)]
     pub cores: String,

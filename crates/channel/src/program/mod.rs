@@ -236,6 +236,12 @@ impl ProgramEnd {
         other.load(Ordering::Relaxed) == mark
     }
 
+    /// Says which thread of the program drives the engine, by the kernel's id.
+    pub fn set_driving_thread(&self, thread: u32) {
+        let word = &self.inner.header.line(header::PROGRAM).words[header::PROGRAM_THREAD];
+        word.store(thread.into(), Ordering::Relaxed);
+    }
+
     /// Revision of the network that the engine uses.
     pub fn network_revision(&self) -> u64 {
         let word = &self.inner.header.line(header::ENGINE).words[header::ENGINE_NETWORK];
@@ -457,4 +463,12 @@ impl ProgramEnd {
         self.state_word(sock)?;
         self.cell(sock.index)?.remote()
     }
+}
+
+/// Returns the kernel's id of the thread that drives the engine, as the program of a channel's
+/// region says it; 0: it has not said.
+pub fn driving_thread(region: &Region) -> u32 {
+    Lines::new(region, 0, 64).map_or(0, |lines| {
+        lines.line(header::PROGRAM).words[header::PROGRAM_THREAD].load(Ordering::Relaxed) as u32
+    })
 }

@@ -36,7 +36,7 @@ pub struct Client {
     pub instance: Option<String>,
     /// The slot it leases.
     pub slot: Option<u16>,
-    /// The kernel's id of the thread that drives the slot's engine; 0 = none.
+    /// The kernel's id of the thread that took the slot for its engine; 0 = none.
     pub thread: u32,
 }
 

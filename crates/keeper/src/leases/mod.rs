@@ -140,7 +140,7 @@ impl Leases {
         Ok(slot as u16)
     }
 
-    /// Records the thread that drives a client's engine.
+    /// Records the thread that took a slot for a client's engine.
     pub fn note_thread(&mut self, id: ClientId, thread: u32) {
         if let Some(client) = self.clients.find_mut(id) {
             client.thread = thread;

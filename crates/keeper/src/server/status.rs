@@ -12,7 +12,7 @@ use slipstack_channel::control::{
 use crate::directory;
 use crate::leases::{Client, ClientId, ProcessKey};
 use crate::notices::has_library;
-use crate::process::cores_of;
+use crate::process::{cores_of, thread_name, thread_of};
 
 use super::clients::{Answer, refuse};
 use super::{Server, mechanisms};
@@ -86,15 +86,27 @@ impl Server {
             .regions_of(id)
             .map(|region| directory::flows(region).len())
             .sum();
+        let pid = client.process.pid;
+        let thread = self.driving_thread(id, client).unwrap_or(0);
         EngineReport {
             slot,
-            pid: client.process.pid,
-            cores: cores_of(client.process.pid, client.thread),
+            pid,
+            thread,
+            thread_name: thread_name(pid, thread),
+            cores: cores_of(pid, thread),
             program: client.program.clone(),
             instance: client.instance.clone(),
             ports: self.resources.state.leases.blocks().count_of(slot) as u32,
             flows: flows as u32,
         }
+    }
+
+    /// Returns the thread that drives a client's engine: the one that the program names, else the
+    /// one that took the lease.
+    fn driving_thread(&self, id: ClientId, client: &Client) -> Option<u32> {
+        let named = self.regions_of(id).map(slipstack_channel::driving_thread);
+        let told = { named }.find(|thread| *thread != 0);
+        thread_of(client.process.pid, told.unwrap_or(client.thread))
     }
 
     fn program(&self, id: ClientId, client: &Client, sockets_max: usize) -> ProgramReport {

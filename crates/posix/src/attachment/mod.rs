@@ -7,7 +7,7 @@ pub(crate) mod seen;
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use slipstack_channel::{
     CloseMode, Command, Driver, EngineHandle, Envelope, Placement, ProgramEnd, Reply, SavedSyn,
     SockId, SocketError, SocketOption, State, TcpInfo, Transport, Unsent,
 };
+use slipstack_mem::thread::thread_id;
 use slipstack_mem::{Lock, now_ns};
 
 use crate::attachment::seen::Seen;
@@ -59,6 +60,8 @@ pub(crate) struct Attachment {
     pub(crate) describe: String,
     /// The processor for the thread that drives the engine, if the user has named several.
     pub(crate) core: Option<usize>,
+    /// The thread that the channel names as the engine's driver; 0 = none.
+    driven_by: AtomicUsize,
     /// Taken by the thread that hands events out.
     pumping: Lock<()>,
     /// A thread found `pumping` taken, or has not looked yet.
@@ -93,6 +96,7 @@ impl Attachment {
             station,
             describe,
             core,
+            driven_by: AtomicUsize::new(0),
             pumping: Lock::new(()),
             has_news: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
@@ -113,6 +117,31 @@ impl Attachment {
         self.driver.turn(now_ns);
         self.pump();
         sleepers.nudge(|| now_ns);
+    }
+
+    /// Names the calling thread in the channel as the one that drives the engine, for `status`.
+    #[inline]
+    pub(crate) fn note_driver(&self, thread: usize) {
+        if self.driven_by.load(Ordering::Relaxed) != thread {
+            self.name_driver(thread);
+        }
+    }
+
+    /// As [`Attachment::note_driver`], for a thread that drives beside others and never sleeps: it
+    /// is named if no other one has been.
+    #[inline]
+    pub(crate) fn note_first_driver(&self, thread: usize) {
+        if self.driven_by.load(Ordering::Relaxed) == 0 {
+            self.name_driver(thread);
+        }
+    }
+
+    #[cold]
+    fn name_driver(&self, thread: usize) {
+        self.driven_by.store(thread, Ordering::Relaxed);
+        if self.driver.placement() == Placement::InProcess {
+            self.program.set_driving_thread(thread_id());
+        }
     }
 
     /// Carries out pushed commands now, and hands out the resulting events.

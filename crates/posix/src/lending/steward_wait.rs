@@ -208,6 +208,7 @@ impl StewardWait {
         if !self.is_leading {
             return Ok(None);
         }
+        attachment.note_driver(lender.thread());
         attachment.release_idle();
         let starved_ns = attachment.relieve();
         let wait_on = attachment.driver.prepare_wait(lender.now_ns(), 0);

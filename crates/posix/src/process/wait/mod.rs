@@ -171,6 +171,7 @@ impl WaitContext<'_> {
         now: u64,
         (left, rest): (Option<u64>, Rest),
     ) -> Slept {
+        attachment.note_driver(self.thread);
         attachment.release_idle();
         let gather_ns = self.station.spin.gather_ns();
         let Some(wait_on) = attachment.driver.prepare_wait(now, gather_ns) else {
@@ -293,6 +294,9 @@ impl Process {
             .deadline_ns
             .is_some_and(|deadline| deadline <= begun_ns)
         {
+            if let Some(attachment) = &attachment {
+                attachment.note_first_driver(thread);
+            }
             return Self::only_look(attachment.as_deref(), begun_ns, &mut check);
         }
         let sleepers = &station.sleepers;
