@@ -89,14 +89,32 @@ def a_connection_goes_round_several_processes(world):
             assert stream.readline() == b""
 
 
-@test
-def two_programs_that_close_at_one_moment_lose_nothing(world):
+def both_close(world, *how):
     server = world.stack(*world.program("both_close.py"), "serve", 7164)
     until(lambda: "listens" in server.output() or not server.is_running(), 10, "the server listens")
-    words = [*world.program("both_close.py"), "ask", world.address, 7164]
+    words = [*world.program("both_close.py"), "ask", world.address, 7164, *how]
     for start in (world.stack, world.peer):
-        assert start(*words).finish(60) == "100 of 100\n"
+        assert start(*words).finish(60) == "100 of 100\n", server.tail()
     assert server.output() == "listens\n", server.tail()
+    return server
+
+
+@test
+def two_programs_that_close_at_one_moment_lose_nothing(world):
+    both_close(world)
+
+
+@test
+def programs_that_reset_at_one_moment_get_errors_and_no_ends(world):
+    server = both_close(world, "reset")
+    descriptors = f"/proc/{server.pid}/fd"
+
+    def sockets():
+        numbers = os.listdir(descriptors)
+        return sum("socket:" in os.readlink(f"{descriptors}/{number}") for number in numbers)
+
+    # The listener's, and those to the device and the keeper.
+    until(lambda: sockets() < 20, 10, "its connections are closed")
 
 
 def check_end_after(world, how, lines=0):

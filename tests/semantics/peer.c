@@ -115,7 +115,7 @@ static void connect_back(int fd) {
     socklen_t len = sizeof to;
     getpeername(fd, (void *)&to, &len);
     to.sin_port = htons(port);
-    int out = socket(AF_INET, strcmp(what, "udp") ? SOCK_STREAM : SOCK_DGRAM, 0);
+    int out = socket(AF_INET, strncmp(what, "udp", 3) ? SOCK_STREAM : SOCK_DGRAM, 0);
     if (connect(out, (void *)&to, sizeof to)) {
         send_all(fd, "failed\n", 7);
     } else if (!strcmp(what, "hello")) {
@@ -152,6 +152,8 @@ static void connect_back(int fd) {
         ssize_t n = read(out, buf, sizeof buf);
         send_all(out, "you said ", 9);
         if (n > 0) send_all(out, buf, n);
+    } else if (!strcmp(what, "udp100")) {
+        for (int i = 0; i < 100; i++) send(out, buf, sprintf(buf, "%02d", i), 0);
     } else {
         send(out, "ping", 4, 0);
     }

@@ -62,6 +62,34 @@ static void early(void) {
     hear("and no more", counted, MSG_DONTWAIT);
 }
 
+/* The peer sends a hundred numbered datagrams to a socket that is not waited for. How many fit is
+ * the stack's choice: half of those that the kernel takes are enough. */
+static void hundred(int port, int room, int least) {
+    int fd = socket(AF_INET, SOCK_DGRAM, 0), count = 0, number = 0;
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+    if (bind_to(fd, own_ip(), port)) NOTE("bind to %d: %s", port, name_of(errno)), exit(1);
+    pid_t pid = fork();
+    if (!pid) {
+        int way = ask_peer(port, "udp100");
+        read(way, buf, 1);
+        exit(0);
+    }
+    waitpid(pid, 0, 0);
+    while (recv(fd, buf, sizeof buf, MSG_DONTWAIT) > 0 && sscanf(buf, "%d", &number) == 1)
+        count += number == count ? 1 : 1000;
+    if (count < least || count > 100) NOTE("%d of %d, or not the first", count, least);
+    else NOTE("SO_RCVBUF %d: the first%s", room, room == 1 && count == 100 ? ", and all" : "");
+    ping_from_child(port);
+    hear("afterwards", fd, MSG_DONTWAIT);
+}
+
+static void many(void) {
+    hundred(8531, 65536, 100);
+    hundred(8532, 16384, 19);
+    hundred(8533, 4096, 4);
+    hundred(8534, 1, 1);
+}
+
 static void forked(void) {
     int fd = bound("0.0.0.0", 8511);
     ping_from_child(8511);
@@ -127,6 +155,7 @@ static void refused_stream(void) {
 
 int main(void) {
     apart(early);
+    apart(many);
     apart(forked);
     apart(connected);
     apart(to_itself);
