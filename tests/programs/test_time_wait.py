@@ -5,6 +5,7 @@ import contextlib
 import json
 import socket
 import struct
+import subprocess
 
 from harness import test
 from harness.process import until
@@ -131,6 +132,49 @@ def time_wait_outlives_the_program_that_closed_first(world):
         # Another program listens meanwhile, which does not know the connection.
         serve(world)
         is_acknowledged(wire, *ended)
+
+
+@test
+def time_wait_outlives_a_program_that_is_killed(world):
+    """Or its instance."""
+    hold_keeper(world)
+    server = serve(world)
+    with contextlib.closing(Wire(world)) as wire:
+        ended = [use(world, wire) for _ in range(3)]
+        killed = world.instance or server
+        killed.kill()
+        world.instance = None
+        for one in ended:
+            is_acknowledged(wire, *one)
+        if server.is_running():
+            server.kill()
+        serve(world)
+        for one in ended:
+            is_acknowledged(wire, *one)
+
+
+@test
+def time_wait_outlives_workers_that_are_killed(world):
+    """Others have their port meanwhile."""
+    if world.mode == "kernel":
+        world.stack_ns.sysctl("net.ipv4.tcp_rfc1337", 1)
+    words = [*world.program("killed_workers.py"), PORT, 3]
+    workers = world.stack(*words, stdin=subprocess.PIPE)
+    world.wait_port(PORT, process=workers)
+    with contextlib.closing(Wire(world)) as wire:
+        ended = []
+        for _ in range(12):
+            with world.connect(PORT) as sock:
+                client = sock.getsockname()
+                sock.sendall(b"question")
+                assert b"question" in sock.makefile("rb").read()
+            ended.append(last_end(wire, client, (world.address, PORT)))
+        for count in range(3):
+            workers.child.stdin.write(b"\n")
+            workers.child.stdin.flush()
+            until(lambda: len(workers.output().split()) > count + 1, 10, "a worker is killed")
+        for one in ended:
+            is_acknowledged(wire, *one)
 
 
 @test

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! header · events · commands · replies · cells · flow directory · half-open connections ·
-//! handover area · send arena (program allocates) · receive arena (engine allocates)
+//! TIME-WAIT entries · handover area · send arena (program allocates) · receive arena (engine
+//! allocates)
 //! ```
 //! The region is sparse: untouched pages cost nothing but addresses. Its length says how long the
 //! two arenas are: they share equally what is behind the other parts, in whole blocks of the
@@ -31,6 +32,8 @@ pub(crate) const CELL_LINES: usize = 4;
 pub const FLOWS: usize = 65_536;
 /// Half-open connections that have a record: as many as a stack has by default.
 pub(crate) const HALF_OPEN: usize = 16_384;
+/// TIME-WAIT entries that have a record, the latest ones if there are more.
+pub(crate) const TIME_WAITS: usize = 8192;
 pub(crate) const IMAGE_BYTES: usize = 1024;
 /// Connections that a handover area takes.
 pub const IMAGES: usize = SOCKETS;
@@ -74,7 +77,8 @@ pub(crate) const REPLIES_AT: usize = COMMANDS_AT + COMMANDS * LINE;
 pub const CELLS_AT: usize = REPLIES_AT + REPLIES * REPLY_LINES * LINE;
 pub(crate) const FLOWS_AT: usize = CELLS_AT + SOCKETS * CELL_LINES * LINE;
 pub(crate) const HALF_OPEN_AT: usize = FLOWS_AT + PAGE + FLOWS * LINE;
-pub const IMAGES_AT: usize = HALF_OPEN_AT + PAGE + HALF_OPEN * LINE;
+pub(crate) const TIME_WAITS_AT: usize = HALF_OPEN_AT + PAGE + HALF_OPEN * LINE;
+pub const IMAGES_AT: usize = TIME_WAITS_AT + PAGE + TIME_WAITS * LINE;
 const ARENAS_AT: usize = (IMAGES_AT + PAGE + IMAGES * IMAGE_BYTES).next_multiple_of(1 << 21);
 
 /// Length of a channel's region, and of the shortest one.

@@ -41,6 +41,7 @@ mod returned;
 mod send_side;
 mod shrink;
 mod state;
+mod time_waits;
 mod urgent;
 
 pub use addr::Ends;
@@ -84,4 +85,5 @@ pub use slipstack_terms::{
     is_supported_map, run_classic,
 };
 pub use state::State;
+pub use time_waits::{TimeWaitRecords, time_wait_records};
 pub use urgent::{Urgent, UrgentAhead, UrgentWord};

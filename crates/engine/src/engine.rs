@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use slipstack_channel::{EngineEnd, FlowDirectory, InboxMessage, Limits, Outgoing};
+use slipstack_channel::{EngineEnd, InboxMessage, Limits, Outgoing};
 use slipstack_device::{Device, Rest, Sink};
 use slipstack_mem::{Doorbell, MpscInbox, Region};
 use slipstack_stack::{CloseMode, ConnId, Instant, RxMeta, Stack, StackConfig};
@@ -137,7 +137,6 @@ impl fmt::Debug for Engine {
 
 impl Engine {
     pub fn new(setup: Setup, now: Instant) -> Engine {
-        let directory = setup.directory.as_ref().and_then(FlowDirectory::new);
         let env = Environment {
             clients: Vec::new(),
             owned: Vec::new(),
@@ -145,7 +144,7 @@ impl Engine {
             conns: Owners::default(),
             listeners: Owners::default(),
             udps: Owners::default(),
-            flows: Flows::new(directory),
+            flows: Flows::new(setup.directory.as_ref()),
             queue: FrameQueue::default(),
             local: Local::new(setup.interconnect),
             departed: Departed::default(),
@@ -192,6 +191,9 @@ impl Engine {
             load: Load::default(),
             is_sleeping: false,
         };
+        if engine.env.flows.records_time_waits() {
+            engine.stack.tcp_note_time_waits();
+        }
         engine.begin_homing();
         engine
     }
@@ -404,8 +406,9 @@ impl Engine {
     #[inline(always)]
     fn emit(&mut self, now: Instant) {
         for _ in 0..LOCAL_ROUNDS {
-            // Before the SYN-ACKs leave.
+            // Before the SYN-ACKs and the last ACKs leave.
             self.record_half_open();
+            self.record_time_waits(now);
             if self.stack.has_dirty() {
                 let mut fx = Fx::new(&mut self.env, &mut *self.device);
                 self.stack.flush(now, &mut fx);

@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use slipstack_channel::{Ends, FlowDirectory, HalfOpenRecords, PassedOn, SockId};
+use slipstack_channel::control::TimeWaitEntry;
+use slipstack_channel::{Ends, FlowDirectory, HalfOpenRecords, PassedOn, SockId, TimeWaitRecords};
 use slipstack_mem::Region;
 use slipstack_stack::{ConnId, ConnectionOrigin, HalfOpenRecord};
 
@@ -71,15 +72,19 @@ pub(crate) struct Flows {
     client: Option<ClientId>,
     /// Beside that client's directory.
     half_open: Option<HalfOpenRecords>,
+    /// Beside the directory.
+    time_waits: Option<TimeWaitRecords>,
     /// By the connection's index: its generation and its place.
     places: Vec<Option<(u32, u32)>>,
     open: usize,
 }
 
 impl Flows {
-    pub(crate) fn new(directory: Option<FlowDirectory>) -> Flows {
+    /// `region` has the directory.
+    pub(crate) fn new(region: Option<&Region>) -> Flows {
         Flows {
-            directory,
+            directory: region.and_then(FlowDirectory::new),
+            time_waits: region.and_then(TimeWaitRecords::new),
             ..Flows::default()
         }
     }
@@ -118,6 +123,23 @@ impl Flows {
         if let Some(records) = &mut self.half_open {
             records.set(place, record.map(|it| it.0));
         }
+    }
+
+    /// Writes what is to be known of a TIME-WAIT entry should this process be killed.
+    pub(crate) fn record_time_wait(
+        &mut self,
+        number: u32,
+        entry: Option<&TimeWaitEntry>,
+        now_ns: u64,
+    ) {
+        if let Some(records) = &mut self.time_waits {
+            records.set(number, entry, now_ns);
+        }
+    }
+
+    /// Returns whether TIME-WAIT entries have records.
+    pub(crate) fn records_time_waits(&self) -> bool {
+        self.time_waits.is_some()
     }
 
     /// Returns the place of a connection in the directory.

@@ -23,6 +23,16 @@ impl Engine {
         let images = self.stack.tcp_time_waits(now, TOLD_MAX);
         images.iter().map(entry_of).collect()
     }
+
+    /// Writes changes of TIME-WAIT entries to their records.
+    #[inline]
+    pub(crate) fn record_time_waits(&mut self, now: Instant) {
+        let Engine { stack, env, .. } = self;
+        stack.tcp_time_wait_changes(now, |number, image| {
+            let entry = image.as_ref().map(entry_of);
+            env.flows.record_time_wait(number, entry.as_ref(), now.0);
+        });
+    }
 }
 
 fn entry_of(image: &TimeWaitImage) -> TimeWaitEntry {

@@ -302,6 +302,22 @@ impl Stack {
         self.tcp.half_open_changes(&self.net.choices, tell);
     }
 
+    /// From now on [`Stack::tcp_time_wait_changes`] has something to tell.
+    pub fn tcp_note_time_waits(&mut self) {
+        self.tcp.note_time_waits();
+    }
+
+    /// Tells of each TIME-WAIT entry that has begun, begun again or ended since the last call: a
+    /// number that no other has at the same time, and the entry, or `None` if it has ended.
+    #[inline]
+    pub fn tcp_time_wait_changes(
+        &mut self,
+        now: Instant,
+        tell: impl FnMut(u32, Option<TimeWaitImage>),
+    ) {
+        self.tcp.time_wait_changes(now, tell);
+    }
+
     /// Returns TIME-WAIT entries, at most `most`, those with most time left first: for the stack
     /// that goes on with them.
     pub fn tcp_time_waits(&self, now: Instant, most: usize) -> Vec<TimeWaitImage> {

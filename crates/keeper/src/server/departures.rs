@@ -1,8 +1,8 @@
 //! Ends of clients: in order, with their connections handed over, or by dying.
 
 use slipstack_device::RxMeta;
-
 use slipstack_mem::Region;
+use slipstack_stack::SocketError;
 use slipstack_stack::filter::SharedLimits;
 use tracing::{info, warn};
 
@@ -27,6 +27,7 @@ impl Server {
         self.tally.crashes += 1;
         self.connections
             .retain(|_, connection| connection.client != Some(client));
+        self.inherit_time_waits(client, now);
         self.depart(client, now);
         // The dead engine may have put a message into an inbox without waking its owner.
         for slot in self.engines() {
@@ -49,6 +50,19 @@ impl Server {
             self.net.note_moving(port, now);
         }
         self.depart(client, now);
+    }
+
+    /// Continues the TIME-WAIT entries of an engine that was killed, except those whose two ends a
+    /// later connection has.
+    fn inherit_time_waits(&mut self, client: ClientId, now: u64) {
+        for entry in self.left_time_waits(client, now) {
+            match self.net.adopt_time_wait(&entry, now) {
+                Ok(()) => self.tally.time_waits += 1,
+                Err(SocketError::LimitReached) => return,
+                // Already known, or of an address that is gone.
+                Err(_) => self.tally.time_waits_refused += 1,
+            }
+        }
     }
 
     fn depart(&mut self, client: ClientId, now: u64) {

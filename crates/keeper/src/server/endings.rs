@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use slipstack_channel::control::TimeWaitEntry;
 use slipstack_channel::{FlowEntry, LeftConnection};
 use slipstack_device::{Flow, Transport};
 use slipstack_mem::Region;
@@ -47,6 +48,32 @@ impl Ended {
 }
 
 impl Server {
+    /// Returns the TIME-WAIT entries in a client's regions, those with most time left first, except
+    /// those whose two ends an open connection of any engine has.
+    pub(super) fn left_time_waits(&self, client: ClientId, now: u64) -> Vec<TimeWaitEntry> {
+        let regions = self.resources.regions.iter();
+        let own: Vec<&Region> = regions
+            .filter(|(key, _)| key.0 == client)
+            .map(|(_, region)| region)
+            .collect();
+        let entries = |region: &&Region| slipstack_channel::time_wait_records(region, now);
+        let mut found: Vec<TimeWaitEntry> = own.iter().flat_map(entries).collect();
+        if found.is_empty() {
+            return found;
+        }
+        let flows = own.into_iter().flat_map(slipstack_channel::flows);
+        let mut open: HashSet<Flow> = flows.map(|entry| directory::flow_of(&entry)).collect();
+        open.extend(self.living());
+        found.retain(|entry| {
+            !open.contains(&Flow {
+                proto: Transport::Tcp,
+                local: entry.local,
+                remote: entry.remote,
+            })
+        });
+        found
+    }
+
     /// Ends the TCP flows of a client, and forgets its regions.
     pub(super) fn end_flows(&mut self, client: ClientId, now: u64) -> Ended {
         let of_client = |key: &&RegionKey| key.0 == client;

@@ -6,6 +6,7 @@
 mod image;
 
 use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::connection::Connection;
@@ -183,6 +184,8 @@ pub struct TimeWaits {
     adopted: BinaryHeap<Reverse<WaitEnd>>,
     /// The first deadline, for the check at every turn.
     next: Instant,
+    /// Entries that have begun, begun again or ended; `None`: nobody asks.
+    changes: Option<Vec<u32>>,
 }
 
 impl TimeWaits {
@@ -192,6 +195,25 @@ impl TimeWaits {
             waiting: VecDeque::new(),
             adopted: BinaryHeap::new(),
             next: Instant::FAR_FUTURE,
+            changes: None,
+        }
+    }
+
+    /// From now on changes are noted for [`TimeWaits::next_change`].
+    pub fn note_changes(&mut self) {
+        self.changes.get_or_insert_default();
+    }
+
+    /// The index of an entry that has changed since.
+    #[inline]
+    pub fn next_change(&mut self) -> Option<u32> {
+        self.changes.as_mut()?.pop()
+    }
+
+    #[inline]
+    fn note(&mut self, index: u32) {
+        if let Some(changes) = &mut self.changes {
+            changes.push(index);
         }
     }
 
@@ -201,6 +223,7 @@ impl TimeWaits {
         let (index, generation) = self.entries.insert(entry)?;
         self.waiting.push_back((until, index, generation));
         self.next = self.next.min(until);
+        self.note(index);
         Some(index)
     }
 
@@ -209,12 +232,14 @@ impl TimeWaits {
         let (index, generation) = self.entries.insert(entry)?;
         self.adopted.push(Reverse((until, index, generation)));
         self.next = self.next.min(until);
+        self.note(index);
         Some(index)
     }
 
     /// An entry goes, at its time or before.
     pub fn remove(&mut self, index: u32) {
         self.entries.remove(index);
+        self.note(index);
         if self.waiting.len() + self.adopted.len() > 2 * self.entries.len() + STALE_MAX {
             let entries = &self.entries;
             let lives =
@@ -244,6 +269,7 @@ impl TimeWaits {
     pub fn restart(&mut self, index: u32, until: Instant) {
         if let Some(entry) = self.entries.at_mut(index) {
             entry.expires = unit(until);
+            self.note(index);
         }
     }
 
@@ -346,6 +372,21 @@ mod tests {
             assert!(waits.adopted.len() <= STALE_MAX + 4);
             waits.remove(0);
         }
+    }
+
+    #[test]
+    fn changes_are_noted_once_somebody_asks_for_them() {
+        let mut waits = TimeWaits::new(8);
+        let add = |waits: &mut TimeWaits| waits.insert(entry(Instant(MINUTE)), Instant(MINUTE));
+        assert_eq!(add(&mut waits), Some(0));
+        assert_eq!(waits.next_change(), None);
+        waits.note_changes();
+        assert_eq!(add(&mut waits), Some(1));
+        assert_eq!((waits.next_change(), waits.next_change()), (Some(1), None));
+        waits.restart(0, Instant(2 * MINUTE));
+        assert_eq!((waits.next_change(), waits.next_change()), (Some(0), None));
+        waits.remove(1);
+        assert_eq!((waits.next_change(), waits.next_change()), (Some(1), None));
     }
 
     #[test]

@@ -91,6 +91,24 @@ impl Tcp {
             .collect()
     }
 
+    /// From now on [`Tcp::time_wait_changes`] has something to tell.
+    pub fn note_time_waits(&mut self) {
+        self.time_waits.note_changes();
+    }
+
+    /// Tells each place of the table that has changed, with its entry if it is in use.
+    #[inline]
+    pub fn time_wait_changes(
+        &mut self,
+        now: Instant,
+        mut tell: impl FnMut(u32, Option<TimeWaitImage>),
+    ) {
+        while let Some(index) = self.time_waits.next_change() {
+            let entry = self.time_waits.entries.at(index);
+            tell(index, entry.map(|it| it.image(now)));
+        }
+    }
+
     /// Takes over an entry of another stack of this address. If two have the same ends the later
     /// one stays; a newer connection between the ends is preferred to both.
     pub fn adopt_time_wait(
