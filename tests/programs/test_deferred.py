@@ -67,3 +67,53 @@ def deferral_begins_after_listen_too(world):
 @test
 def deferral_that_was_taken_back_has_no_effect(world):
     assert outcome(world, "undone") == ["comes", "question", "1"]
+
+
+LATER = """
+import select, socket, sys
+first, second = map(int, sys.argv[1:3])
+listener = socket.socket()
+def defer(seconds):
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, seconds)
+defer(first)
+listener.bind(("", 7000))
+listener.listen()
+print("listens", flush=True)
+sys.stdin.readline()
+defer(second)
+print("changed", flush=True)
+sys.stdin.readline()
+poll = select.poll()
+poll.register(listener, select.POLLIN)
+while poll.poll(700):
+    print(listener.accept()[1][1], flush=True)
+print("no more", flush=True)
+"""
+
+
+def accepted_without_data(world, first, second):
+    """Two connections, between which the time of deferral changes: which of them are accepted."""
+    server = world.stack(PYTHON, "-c", LATER, first, second, stdin=-1)
+
+    def go_on(word):
+        server.child.stdin.write(b"\n")
+        server.child.stdin.flush()
+        until(lambda: word in server.output(), 10, word)
+
+    until(lambda: "listens" in server.output(), 10, "the server listens")
+    with world.connect(PORT) as one:
+        go_on("changed")
+        with world.connect(PORT) as two:
+            go_on("no more")
+            ports = [sock.getsockname()[1] for sock in (one, two)]
+    return [str(port) in server.output().split() for port in ports]
+
+
+@test
+def deferral_that_begins_after_a_connection_has_an_effect_on_the_next_one(world):
+    assert accepted_without_data(world, 0, 10) == [True, False]
+
+
+@test
+def deferral_that_ends_after_a_connection_has_no_effect_on_the_next_one(world):
+    assert accepted_without_data(world, 10, 0) == [False, True]

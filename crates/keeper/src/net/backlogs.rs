@@ -39,7 +39,8 @@ struct Unattended {
     local: SocketAddr,
     /// The link that it is bound to, as `Choice::link`.
     link: u16,
-    is_v6_only: bool,
+    /// As of the last look.
+    intent: Intent,
     id: ListenerId,
     /// Connections that have left the queue, and the number reported to the stack (wrapping).
     gone: u32,
@@ -246,7 +247,7 @@ impl Net {
         }
     }
 
-    /// Before a SYN opens a connection to a socket that has been closed a moment ago.
+    /// Before a SYN opens a connection to a socket that has been closed or changed a moment ago.
     pub(super) fn verify_backlog(&mut self, frame: &[u8], now: u64) {
         let flow = find_flow(frame).filter(|_| is_request(frame));
         let Some(port) = flow.map(|flow| flow.local.port()) else {
@@ -259,22 +260,32 @@ impl Net {
             if self.close_listeners(port, now) {
                 self.close_backlog(port, now);
             }
+            self.renew_options(port, now);
+        }
+    }
+
+    /// Listens with the options that the sockets of a port have now.
+    fn renew_options(&mut self, port: u16, now: u64) {
+        let Net { effects, stack, .. } = self;
+        let NetEffects {
+            backlogs, intents, ..
+        } = effects;
+        for it in &mut backlogs.listeners {
+            let present = (it.local.port() == port)
+                .then(|| intents.at(it.local, it.link, now))
+                .flatten();
+            if let Some(intent) = present.filter(|intent| *intent != it.intent) {
+                it.intent = intent;
+                let options = options_of(&intent, it.link);
+                let _ = stack.tcp_set_backlog(it.id, options.backlog);
+                let _ = stack.tcp_set_preset(it.id, options.socket);
+            }
         }
     }
 
     fn listen_for(&mut self, (local, link): (SocketAddr, u16), intent: Intent, now: u64) {
-        let options = ListenOptions {
-            backlog: intent.backlog.min(BACKLOG_MAX),
-            reuse_port: true,
-            is_v6_only: intent.is_v6_only,
-            socket: SocketOptions {
-                link,
-                defer_accept: if intent.is_deferring { DEFERRALS } else { 0 },
-                ..SocketOptions::default()
-            },
-        };
         // Where it cannot, the SYN waits until an engine serves the port.
-        let Ok(id) = self.stack.tcp_listen(local, options) else {
+        let Ok(id) = self.stack.tcp_listen(local, options_of(&intent, link)) else {
             return;
         };
         let backlogs = &mut self.effects.backlogs;
@@ -284,7 +295,7 @@ impl Net {
         backlogs.listeners.push(Unattended {
             local,
             link,
-            is_v6_only: intent.is_v6_only,
+            intent,
             id,
             gone: 0,
             announced: 0,
@@ -302,7 +313,7 @@ impl Net {
             backlogs, servers, ..
         } = &mut self.effects;
         let is_served = |it: &Unattended| {
-            let span = Bound::new(it.local.ip(), it.is_v6_only);
+            let span = Bound::new(it.local.ip(), it.intent.is_v6_only);
             servers.has(span, port, it.link)
         };
         for Unattended { id, link, .. } in backlogs.take_listeners(port, is_served) {
@@ -418,6 +429,19 @@ impl Net {
             self.stack
                 .tcp_close(Instant(now), conn, mode, true, effects);
         }
+    }
+}
+
+fn options_of(intent: &Intent, link: u16) -> ListenOptions {
+    ListenOptions {
+        backlog: intent.backlog.min(BACKLOG_MAX),
+        reuse_port: true,
+        is_v6_only: intent.is_v6_only,
+        socket: SocketOptions {
+            link,
+            defer_accept: if intent.is_deferring { DEFERRALS } else { 0 },
+            ..SocketOptions::default()
+        },
     }
 }
 

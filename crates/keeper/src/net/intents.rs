@@ -125,6 +125,20 @@ impl Intents {
         has
     }
 
+    /// Returns the socket at this address that has made this choice of a link.
+    pub(super) fn at(&mut self, local: SocketAddr, link: u16, now: u64) -> Option<Intent> {
+        let of = |ports: &Ports, links: &[(u16, u32)]| {
+            let mut intents = ports.get(&local.port())?.iter();
+            let found = intents.find(|it| it.ip == local.ip() && choice_of(links, it) == link);
+            found.copied()
+        };
+        let links = std::mem::take(&mut self.links);
+        self.refresh(now, |ports| of(ports, &links).is_some());
+        let found = of(&self.ports, &links);
+        self.links = links;
+        found
+    }
+
     /// Asks for the sockets of this moment.
     pub(super) fn renew(&mut self, now: u64) {
         self.refresh(now, |_| false);
