@@ -9,7 +9,7 @@
 //! 1314816  kernel's ports, a bit each: 8192 bytes of TCP, 8192 of UDP
 //! 1331200  members     256 × 256 bytes: the slots of each group, see [`MEMBERS`]
 //! 1396736  turns       256 × u32: how many flows of each group a rule has given out
-//! 1397760  versions    4096 × u64: how often an exception of each bucket has changed
+//! 1397760  versions    4096 × u64: exceptions of each bucket (20 bits), and how often one changed
 //! 2097152  addresses   two halves of 1 MiB, of which one is in use: see `addresses.rs`
 //! ```
 
@@ -46,7 +46,8 @@ pub(crate) const MEMBERS_COUNT: usize = SLOTS_MAX / 8;
 pub(crate) const MEMBERS_LIST: usize = 32;
 /// Programs write here.
 pub(crate) const TURNS: usize = MEMBERS + GROUPS_MAX * MEMBERS_LEN;
-/// Changes of the exceptions of flows of each bucket, for engines that remember them (u64 each).
+/// Number of the exceptions of flows of each bucket (the low 20 bits), and of their changes, for
+/// engines that remember them (u64 each).
 pub(crate) const VERSIONS: usize = TURNS + 4 * GROUPS_MAX;
 pub(crate) const ADDRESSES: usize = 2 << 20;
 pub(crate) const LEN: usize = ADDRESSES + 2 * HALF_LEN;

@@ -430,9 +430,16 @@ impl Steering {
         let key = key_of(flow);
         let map = self.exceptions_map()?;
         let is_new = sys::lookup(map, &key).is_err();
-        sys::update(map, &key, slot.into()).map_err(|source| {
-            DeviceError::system("adding an exception to the steering", "CAP_BPF", source)
-        })?;
+        if is_new {
+            self.count_in(table, flow);
+        }
+        if let Err(source) = sys::update(map, &key, slot.into()) {
+            if is_new {
+                self.count_out(table, flow);
+            }
+            let what = "adding an exception to the steering";
+            return Err(DeviceError::system(what, "CAP_BPF", source));
+        }
         if is_new {
             let count = self.tables.read().load_u32(layout::EXCEPTIONS);
             table.u32(layout::EXCEPTIONS, count + 1);
@@ -448,7 +455,7 @@ impl Steering {
             Ok(()) => {
                 let count = self.tables.read().load_u32(layout::EXCEPTIONS);
                 table.u32(layout::EXCEPTIONS, count.saturating_sub(1));
-                self.note_change(table, flow);
+                self.count_out(table, flow);
                 Ok(())
             }
             Err(source) if source.raw_os_error() == Some(libc::ENOENT) => Ok(()),
@@ -502,14 +509,14 @@ impl Steering {
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Option<u16> {
-        if self.exceptions() == 0 {
-            return None;
-        }
         let flow = Flow {
             proto,
             local,
             remote,
         };
+        if self.exceptions() == 0 || self.count_near(&flow) == 0 {
+            return None;
+        }
         let slot = sys::lookup(self.exceptions_map().ok()?, &key_of(&flow)).ok()?;
         // The kernel's are none of those that stay on the machine.
         Some(check_slot(slot as u16).unwrap_or(0))

@@ -353,6 +353,43 @@ fn an_engine_that_remembers_flows_follows_each_change_of_their_exceptions() {
 }
 
 #[test]
+fn a_flow_is_looked_up_only_where_its_bucket_has_an_exception() {
+    let (writer, other) = (Steering::create(None), Steering::create(None));
+    let (writer, other) = (writer.unwrap(), other.unwrap());
+    let [mirror, _] = writer.read_only_fds().unwrap();
+    let [_, exceptions] = other.read_only_fds().unwrap();
+    // A lookup would find the exceptions of other tables.
+    let reader = Steering::from_fds([mirror, exceptions]).unwrap();
+    let flow_from = |port| Flow {
+        proto: Transport::Tcp,
+        local: SocketAddr::from((STACK, 80)),
+        remote: SocketAddr::from((PEER, port)),
+    };
+    let bucket = |flow: Flow| writer.bucket(flow.local, flow.remote);
+    let near = flow_from(1000);
+    let mut others = (1001..u16::MAX).map(flow_from);
+    let far = others.find(|flow| bucket(*flow) != bucket(near)).unwrap();
+    let twin = others.find(|flow| bucket(*flow) == bucket(near)).unwrap();
+    let found = |flow: Flow| {
+        let mut recent = RecentFlows::default();
+        let slot = reader.find_slot(flow.proto, flow.local, flow.remote);
+        assert_eq!(recent.find_slot(&reader, &flow), slot);
+        slot
+    };
+    writer.set_port(Transport::Tcp, 80, Port::Slot(1)).unwrap();
+    other.add_exceptions(&[(near, 3), (far, 3)]).unwrap();
+    assert_eq!([near, far].map(found), [1, 1]);
+    writer.add_exceptions(&[(near, 2), (near, 2)]).unwrap();
+    assert_eq!([near, far].map(found), [3, 1]);
+    writer.add_exceptions(&[(twin, 2)]).unwrap();
+    writer.remove_exception(&near).unwrap();
+    writer.remove_exception(&near).unwrap();
+    assert_eq!(found(near), 3, "another flow of the bucket has one");
+    writer.remove_exception(&twin).unwrap();
+    assert_eq!([near, far].map(found), [1, 1]);
+}
+
+#[test]
 fn slots_keep_their_numbers_when_the_link_flaps() {
     for_each_back_end("flap", |bench| {
         for slot in 0..SLOTS {
