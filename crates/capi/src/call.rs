@@ -21,7 +21,12 @@ pub fn answer(
             // As in F-Stack there is no signal: a program of one thread would end by it.
             Err(Divert::Stopped) => return fail(Errno::EINTR),
             Err(Divert::Pipe) => return fail(Errno::EPIPE),
-            Err(Divert::Kernel | Divert::KernelRead) => return kernel(),
+            Err(Divert::Kernel) => return kernel(),
+            Err(Divert::KernelRead | Divert::KernelLent) => {
+                let result = kernel();
+                process.on_lent_call();
+                return result;
+            }
             Err(Divert::KernelFirst) => {
                 let result = kernel();
                 if result != -1 || raw::errno() != libc::EAGAIN {

@@ -182,7 +182,9 @@ unsafe fn call(userdata: *mut c_void, body: impl FnOnce(&Process) -> Outcome<i64
             Divert::Errno(errno) => errno.0,
             Divert::Stopped => libc::EINTR,
             Divert::Pipe => libc::EPIPE,
-            Divert::Kernel | Divert::KernelFirst | Divert::KernelRead => libc::EBADF,
+            Divert::Kernel | Divert::KernelFirst | Divert::KernelRead | Divert::KernelLent => {
+                libc::EBADF
+            }
         }),
     }
 }

@@ -26,6 +26,10 @@ pub enum Divert {
     /// [`Process::end_of_borrowed`](crate::Process::end_of_borrowed) returns the cause; of bytes
     /// [`Process::on_borrowed_read`](crate::Process::on_borrowed_read) is told.
     KernelRead,
+    /// As `Kernel`, for a connection of another process:
+    /// [`Process::on_lent_call`](crate::Process::on_lent_call) is told when the call is over, also
+    /// after `KernelRead`.
+    KernelLent,
 }
 
 impl From<Errno> for Divert {

@@ -110,7 +110,8 @@ fn settle(
             let result = libc();
             (result != -1 || raw::errno() != libc::EAGAIN).then_some(result)
         }
-        Err(Divert::KernelRead) => match (libc(), restart) {
+        Err(Divert::KernelLent) => Some(lent_call(process, libc)),
+        Err(Divert::KernelRead) => match (lent_call(process, libc), restart) {
             (0, Restart::Receiving(fd)) => end_of_borrowed(process, fd),
             (count @ 1.., Restart::Receiving(fd)) => {
                 on_borrowed_read(process, fd);
@@ -119,6 +120,19 @@ fn settle(
             (result, _) => Some(result),
         },
     }
+}
+
+/// Makes a call in libc on a connection of another process.
+#[cold]
+fn lent_call(process: &Process, libc: &mut impl FnMut() -> isize) -> isize {
+    let result = libc();
+    let errno = raw::errno();
+    {
+        let _in_call = InCall::enter();
+        process.on_lent_call();
+    }
+    raw::set_errno(errno);
+    result
 }
 
 #[cold]

@@ -585,7 +585,9 @@ fn errno_of(divert: Divert) -> i32 {
         Divert::Stopped => libc::EINTR,
         Divert::Pipe => libc::EPIPE,
         // Nothing is behind these sockets: the kernel would say that the number is not open.
-        Divert::Kernel | Divert::KernelFirst | Divert::KernelRead => libc::EBADF,
+        Divert::Kernel | Divert::KernelFirst | Divert::KernelRead | Divert::KernelLent => {
+            libc::EBADF
+        }
     }
 }
 

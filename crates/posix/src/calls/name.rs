@@ -302,11 +302,13 @@ impl Process {
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
                 self.shutdown_borrowed(&socket, it, how)
             }
-            Some(Decided::Foreign(it)) => {
-                let divert = self.borrow(&socket, it, ReadRequest::None);
-                it.shut((read, write));
-                Err(divert)
-            }
+            Some(Decided::Foreign(it)) => match self.borrow(&socket, it, ReadRequest::None) {
+                Some(divert) => {
+                    it.shut((read, write));
+                    Err(divert)
+                }
+                None => self.shutdown(fd, how),
+            },
             None if socket.kind == Kind::Stream && socket.has_kernel() => Err(Divert::Kernel),
             None if socket.kind == Kind::Stream => Err(Errno::ENOTCONN.into()),
             None => {

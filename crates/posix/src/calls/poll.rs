@@ -47,12 +47,13 @@ impl Process {
         // A wait of ours makes descriptors, which the sandbox of a child that serves a connection
         // of its parent's (seccomp, as sshd's) need not allow.
         let asks = sorted.has_lent_datagrams && !self.lending.keeps_out.load(Ordering::Relaxed);
-        let are_lent = || sorted.are_lent() && self.engines.place.lock().is_none();
+        let are_lent = || sorted.are_one_threads() && self.engines.place.lock().is_none();
         if self.lending.waits_in_kernel() {
             return Err(Divert::Kernel);
         }
         if !asks && are_lent() {
-            return self.poll_elsewhere(fds, (deadline_ns, is_begun), mask);
+            let lent = sorted.elsewhere();
+            return self.poll_elsewhere((fds, lent), (deadline_ns, is_begun), mask);
         }
         for target in sorted.targets() {
             match target {

@@ -7,6 +7,7 @@ use crate::calls::receive_datagram::recv_queued;
 use crate::errno::Errno;
 use crate::kernel::Kernel;
 use crate::outcome::Outcome;
+use crate::process::lending::LentRead;
 use crate::process::wait::Plan;
 use crate::process::{Process, Received};
 use crate::ready::bits;
@@ -72,11 +73,14 @@ impl Process {
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
                 self.recv_borrowed(&socket, it, (bufs, control), flags)
             }
-            Some(Decided::Foreign(it)) => {
-                let asked = bufs.iter().map(|buf| buf.len()).sum();
-                let end_ns = self.borrow_to_read(&socket, it, (asked, flags))?;
-                self.recvmsg_until(fd, (bufs, control), flags, end_ns)
-            }
+            Some(Decided::Foreign(it)) => match self.borrow_to_read(&socket, it, bufs, flags)? {
+                LentRead::Here(end_ns, 0) => self.recvmsg_until(fd, (bufs, control), flags, end_ns),
+                LentRead::Here(end_ns, before) => {
+                    let more = self.recv_behind(fd, (bufs, before), flags, end_ns);
+                    Ok(bytes(before + more.map_or(0, |more| more.len)))
+                }
+                LentRead::Bytes(count) => Ok(bytes(count)),
+            },
             None => match socket.kind {
                 Kind::Stream if flags & libc::MSG_OOB != 0 => Err(Errno::EINVAL.into()),
                 Kind::Stream => Err(Errno::ENOTCONN.into()),
@@ -84,6 +88,21 @@ impl Process {
                 Kind::Dgram => self.recv_unbound(&socket, (bufs, control), flags),
             },
         }
+    }
+
+    /// Receives what a call wants behind its first `before` bytes, which it has already.
+    #[cold]
+    fn recv_behind(
+        &self,
+        fd: i32,
+        (bufs, before): (&mut [IoSliceMut<'_>], usize),
+        flags: i32,
+        end_ns: Option<u64>,
+    ) -> Outcome<Received> {
+        let mut own: Vec<IoSliceMut<'_>> = bufs.iter_mut().map(|it| IoSliceMut::new(it)).collect();
+        let mut rest = &mut own[..];
+        IoSliceMut::advance_slices(&mut rest, before);
+        self.recvmsg_until(fd, (rest, &mut []), flags, end_ns)
     }
 
     /// SO_PEEK_OFF, TCP_INQ or a timestamp is on.

@@ -54,7 +54,11 @@ impl Process {
         let stream = match socket.decided() {
             Some(Decided::Stream(stream)) => stream,
             Some(Decided::Foreign(it)) if socket.kind == Kind::Stream => {
-                return Err(self.borrow(&socket, it, ReadRequest::Some(asked.len as u64)));
+                let request = ReadRequest::Some(asked.len as u64);
+                return match self.borrow(&socket, it, request) {
+                    Some(divert) => Err(divert),
+                    None => self.splice_out(asked),
+                };
             }
             _ if socket.kind == Kind::Stream => return Err(Errno::ENOTCONN.into()),
             _ => return Err(Errno::EINVAL.into()),

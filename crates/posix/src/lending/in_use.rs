@@ -43,7 +43,8 @@ impl InUse {
         }
     }
 
-    /// The connections that only `thread` uses, with the times at which they are to be requested.
+    /// The connections on which `thread` has made the last call, with the times at which they are
+    /// to be requested.
     #[cold]
     pub(crate) fn all_of(&self, thread: usize) -> Vec<(Arc<Description>, u64)> {
         let mut sockets = self.sockets.lock();

@@ -14,6 +14,7 @@
 //! input, or as soon as the owner has closed its own numbers.
 
 pub(crate) mod abstract_name;
+pub(crate) mod callers;
 pub(crate) mod child;
 pub(crate) mod fork;
 pub(crate) mod giving;

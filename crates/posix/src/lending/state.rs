@@ -12,6 +12,7 @@ use crate::epoll::{self, Set, add_kernel_part, remove_kernel_part, sets_of};
 use crate::errno::Errno;
 use crate::idhash::BuildIdHasher;
 use crate::lending::abstract_name;
+use crate::lending::callers::Callers;
 use crate::lending::fork::Fork;
 use crate::lending::in_use::InUse;
 use crate::lending::post;
@@ -53,6 +54,7 @@ pub(crate) struct Lending {
     pub(crate) arrivals: AtomicU32,
     /// Connections of others that are used here.
     pub(crate) in_use: InUse,
+    pub(crate) callers: Callers,
 }
 
 impl Lending {
@@ -95,11 +97,13 @@ impl Lending {
         self.commons.hold();
         self.controls.hold();
         self.in_use.hold();
+        self.callers.hold();
         self.post.hold();
     }
 
     pub(crate) fn release(&self) {
         self.post.release();
+        self.callers.release();
         self.in_use.release();
         self.controls.release();
         self.commons.release();

@@ -93,9 +93,17 @@ impl Sorted {
         self.undecided.iter().any(has_part) || self.elsewhere.iter().any(has_come)
     }
 
-    /// Whether the bytes of all that are ours come by pairs, of which the kernel knows everything.
-    pub(crate) fn are_lent(&self) -> bool {
-        self.targets.iter().all(|target| lent(target).is_some())
+    /// Whether the bytes of all that are ours come by pairs, of which the kernel knows everything,
+    /// and no other thread uses them.
+    pub(crate) fn are_one_threads(&self) -> bool {
+        let is_one = |it: &Borrowed| !it.turns.has_several_users();
+        let mut targets = self.targets.iter();
+        targets.all(|target| lent(target).is_some_and(|(_, it)| is_one(it)))
+    }
+
+    /// The sockets that live in other processes.
+    pub(crate) fn elsewhere(&self) -> &[Arc<Description>] {
+        &self.elsewhere
     }
 
     /// Replaces the kernel's answer about datagram sockets of other processes, whose pairs carry

@@ -103,7 +103,7 @@ impl Process {
                 let copied = received.len.min(asked);
                 (reply, copied)
             }
-            Err(Divert::Kernel | Divert::KernelFirst | Divert::KernelRead) => {
+            Err(Divert::Kernel | Divert::KernelFirst | Divert::KernelRead | Divert::KernelLent) => {
                 receive_in_kernel(&self.table, fd, flags, place)
             }
             Err(divert) => (Reply::refused(error_of(divert)), 0),
@@ -170,7 +170,9 @@ fn error_of(divert: Divert) -> Errno {
         Divert::Errno(errno) => errno,
         Divert::Stopped => Errno::EINTR,
         Divert::Pipe => Errno::EPIPE,
-        Divert::Kernel | Divert::KernelFirst | Divert::KernelRead => Errno::EOPNOTSUPP,
+        Divert::Kernel | Divert::KernelFirst | Divert::KernelRead | Divert::KernelLent => {
+            Errno::EOPNOTSUPP
+        }
     }
 }
 

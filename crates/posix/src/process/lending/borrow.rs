@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, So
 use slipstack_mem::Descriptor;
 
 use crate::errno::Errno;
+use crate::lending::callers::LentCall;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::log::Log;
@@ -115,7 +116,7 @@ impl Process {
     }
 
     /// As [`Process::hold_borrowed`], if the owner may have been killed just now.
-    fn may_hold(&self, socket: &Arc<Description>, it: &Borrowed) -> bool {
+    pub(super) fn may_hold(&self, socket: &Arc<Description>, it: &Borrowed) -> bool {
         self.hold_quietly(socket, it, UserKind::WithLibrary)
     }
 
@@ -129,7 +130,7 @@ impl Process {
 
     /// A call of this thread on the connection begins: one that has come in a message, or that this
     /// process uses again and again, may be this process's from now on. Returns whether it is.
-    fn begin_use(&self, socket: &Arc<Description>, it: &Borrowed) -> bool {
+    pub(super) fn begin_use(&self, socket: &Arc<Description>, it: &Borrowed) -> bool {
         it.note_user(self.kernel.thread());
         let is_first = it.is_sent() && it.turns.is_use_due() && self.takes_at_once();
         let is_long = || socket.kind == Kind::Stream && it.is_due(self.kernel.now_ns());
@@ -139,6 +140,20 @@ impl Process {
             self.lending.in_use.note(socket);
         }
         socket.is_brought() || self.take_left(socket, it)
+    }
+
+    /// Notes that this thread is in a call on the pair. `None`: the connection is here.
+    pub(super) fn enter_call(&self, socket: &Description, it: &Borrowed) -> Option<LentCall<'_>> {
+        let _coming = it.coming.lock();
+        let thread = self.kernel.thread();
+        it.turns.note_user(thread);
+        (!socket.is_brought()).then(|| self.lending.callers.enter(thread, socket.id))
+    }
+
+    /// Called when libc has made a call on a connection of another process.
+    #[cold]
+    pub fn on_lent_call(&self) {
+        self.lending.callers.leave(self.kernel.thread());
     }
 
     /// Called when libc has read bytes of number `fd` for a call that was diverted to it: the
@@ -210,20 +225,19 @@ impl Process {
     }
 
     /// A call on a connection that lives in the parent: made on the pair's end, which the kernel
-    /// serves.
+    /// serves. `None`: it has come here.
     pub(crate) fn borrow(
         &self,
         socket: &Arc<Description>,
         it: &Borrowed,
         request: ReadRequest,
-    ) -> Divert {
-        it.note_user(self.kernel.thread());
+    ) -> Option<Divert> {
+        let call = self.enter_call(socket, it)?;
         self.hold_and_request(socket, it, request);
-        if it.is_taken() {
-            Divert::Kernel
-        } else {
-            Errno::ENOTCONN.into()
-        }
+        Some(call.go_on(match it.is_taken() {
+            true => Divert::KernelLent,
+            false => Errno::ENOTCONN.into(),
+        }))
     }
 
     /// A sending call on a connection that lives elsewhere, which libc makes. `None`: it has come
@@ -237,7 +251,7 @@ impl Process {
         if self.begin_use(socket, it) {
             return None;
         }
-        let divert = self.borrow(socket, it, ReadRequest::None);
+        let divert = self.borrow(socket, it, ReadRequest::None)?;
         it.refuse_writes(socket);
         it.sent.lose();
         (it.is_taken() || !self.take_left(socket, it)).then_some(divert)
@@ -262,10 +276,13 @@ impl Process {
         if self.begin_use(socket, it) {
             return None;
         }
-        let divert = self.borrow(socket, it, ReadRequest::None);
+        let call = self.enter_call(socket, it)?;
+        self.hold_and_request(socket, it, ReadRequest::None);
         it.refuse_writes(socket);
         let Some(number) = socket.kernel_number().filter(|_| it.is_taken()) else {
-            return (!self.take_left(socket, it)).then_some(Err(divert));
+            drop(call);
+            let is_here = self.take_left(socket, it);
+            return (!is_here).then_some(Err(Errno::ENOTCONN.into()));
         };
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let mut none = SendAncillaryBuffer::default();
@@ -275,58 +292,16 @@ impl Process {
             // Libc waits for room, if the call may wait.
             Err(rustix::io::Errno::AGAIN) => {
                 it.sent.lose();
-                Some(Err(divert))
+                Some(Err(call.go_on(Divert::KernelLent)))
             }
-            Err(_) if self.take_hung_up(socket, it) => None,
-            // Libc raises the signal.
-            Err(_) => Some(Err(divert)),
-        }
-    }
-
-    /// A receiving call on a connection that lives elsewhere. If it has come here, returns when the
-    /// call's time is over (SO_RCVTIMEO).
-    ///
-    /// # Errors
-    /// The connection is still elsewhere.
-    pub(crate) fn borrow_to_read(
-        &self,
-        socket: &Arc<Description>,
-        it: &Borrowed,
-        (asked, flags): (usize, i32),
-    ) -> Result<Option<u64>, Divert> {
-        let timeout_ns = socket.recv_timeout_ns.load(Ordering::Relaxed);
-        let end_ns = (timeout_ns != 0).then(|| self.kernel.now_ns().saturating_add(timeout_ns));
-        if self.begin_use(socket, it) {
-            return Ok(end_ns);
-        }
-        if !self.may_hold(socket, it) {
-            if self.take_left(socket, it) {
-                return Ok(end_ns);
-            }
-            if !it.has_own() {
-                warn_of_foreign(&self.log, socket);
-            }
-            return Err(Errno::ENOTCONN.into());
-        }
-        if flags & libc::MSG_PEEK != 0 {
-            it.end_counting(&*self.kernel, socket);
-        }
-        it.turns.on_read();
-        let is_prompt = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
-        if asked > 0 && !it.is_streaming() {
-            let asked = asked as u64;
-            let request = match flags & libc::MSG_WAITALL {
-                0 => ReadRequest::Some(asked),
-                _ => ReadRequest::Whole(asked),
-            };
-            it.request(waiting(socket), request, is_prompt);
-        }
-        match is_prompt || asked == 0 {
-            true => Err(Divert::KernelRead),
-            false => {
-                let wants_all = flags & libc::MSG_WAITALL != 0;
-                self.read_or_take(socket, it, end_ns, wants_all)?;
-                Ok(end_ns)
+            Err(_) => {
+                drop(call);
+                if self.take_hung_up(socket, it) {
+                    return None;
+                }
+                // Libc raises the signal.
+                let call = self.enter_call(socket, it)?;
+                Some(Err(call.go_on(Divert::KernelLent)))
             }
         }
     }
@@ -350,7 +325,7 @@ impl Process {
             .flatten();
         Some(match reply {
             Some((reply, _)) if reply.error == 0 => Ok(here + reply.len),
-            _ => Err(self.borrow(socket, it, ReadRequest::All)),
+            _ => Err(self.borrow(socket, it, ReadRequest::All)?),
         })
     }
 
@@ -405,7 +380,7 @@ impl Table {
     }
 }
 
-fn warn_of_foreign(log: &Log, socket: &Description) {
+pub(super) fn warn_of_foreign(log: &Log, socket: &Description) {
     let fd = socket.cold.lock().numbers.first().copied().unwrap_or(-1);
     log.warn_once(&format!(
         "descriptor {fd} is a connection of the process this one was forked from, which has \

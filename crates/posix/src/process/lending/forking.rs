@@ -123,6 +123,7 @@ impl Process {
         self.lending.is_confined.store(false, Ordering::Relaxed);
         self.lending.post.forget();
         self.lending.in_use.forget();
+        self.lending.callers.forget();
         let numbers = std::mem::take(&mut *self.lending.numbers.lock());
         for number in numbers {
             std::mem::forget(self.table.take(number));

@@ -29,6 +29,8 @@ const EXITING: u32 = 4;
 /// Looks of the keeper for an owner that has ended, and their distance.
 const LOOKS: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(1);
+/// Looks for other threads that end their calls on such a connection, as far apart.
+const CALL_LOOKS: u32 = 100;
 
 impl Process {
     /// Goes on with a connection whose owner was killed. Returns whether it is here.
@@ -52,11 +54,10 @@ impl Process {
         patience: impl FnOnce() -> Duration,
     ) -> bool {
         // A confined process (seccomp) may not make the system call that shows the end.
-        if socket.kind != Kind::Stream || it.is_sent() || !it.awaits_end() || self.is_kept_out() {
+        if socket.kind != Kind::Stream || it.is_sent() || !it.awaits_end() || self.misses_left() {
             return false;
         }
-        // Bytes that another thread reads or writes at this moment would be counted wrongly.
-        if it.is_left_to_others() || !it.turns.is_users_alone(self.kernel.thread()) {
+        if it.is_left_to_others() {
             return false;
         }
         let has_ended = it
@@ -73,6 +74,17 @@ impl Process {
         let _coming = it.coming.lock();
         if socket.is_brought() {
             return true;
+        }
+        // Bytes that another thread reads or writes at this moment would be counted wrongly. Its
+        // call ends, because the pair has hung up.
+        for _ in 0..CALL_LOOKS {
+            if !self.has_other_callers(socket) {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        if self.has_other_callers(socket) {
+            return false;
         }
         let attach = &self.engines.attach;
         let nothing = PassedOn::default();

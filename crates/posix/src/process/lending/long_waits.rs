@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
-use crate::process::wait::{Plan, polled};
+use crate::process::wait::Plan;
 use crate::ready::Look;
 use crate::socket::borrowed::Borrowed;
 use crate::socket::description::{Decided, Description};
@@ -57,7 +56,7 @@ impl Process {
 
     /// Takes over a connection on which a call waits. Data in transit is not waited for: the call
     /// may be ended by something else.
-    fn take_idle(&self, socket: &Arc<Description>, it: &Borrowed) {
+    pub(super) fn take_idle(&self, socket: &Arc<Description>, it: &Borrowed) {
         let before = it.due_ns();
         self.take_over(socket, it, Duration::ZERO);
         // Something unread kept the socket from being requested: it is tried again later.
@@ -66,67 +65,11 @@ impl Process {
         }
     }
 
-    /// Waits in a call that receives until the connection has come here, until `end_ns` at most.
-    ///
-    /// # Errors
-    /// How the call goes on if it has not: there are bytes, or its time is over.
-    pub(super) fn read_or_take(
-        &self,
-        socket: &Arc<Description>,
-        it: &Borrowed,
-        end_ns: Option<u64>,
-        wants_all: bool,
-    ) -> Result<(), Divert> {
-        let keeps_out = self.lending.keeps_out.load(Ordering::Relaxed);
-        // The kernel's own wait for all bytes, after this one, has the whole time.
-        if keeps_out || end_ns.is_some() && wants_all {
-            return Err(Divert::KernelRead);
-        }
-        let mut is_begun = false;
-        loop {
-            let due_ns = it.due_ns();
-            if due_ns.is_none() && !(end_ns.is_some() && is_begun) {
-                break;
-            }
-            is_begun = true;
-            let until_ns = due_ns.into_iter().chain(end_ns).min().unwrap_or(0);
-            let left = until_ns.saturating_sub(self.kernel.now_ns());
-            let Some(polled) = polled(socket.kernel_number(), libc::POLLIN) else {
-                return Ok(());
-            };
-            let mut fds = [NO_DOORBELL, polled];
-            let found = self
-                .kernel
-                .ppoll(&mut fds, Some(Duration::from_nanos(left)), None)?;
-            match found {
-                0 if due_ns.is_some_and(|due| due <= self.kernel.now_ns()) => {
-                    self.take_idle(socket, it);
-                }
-                0 if end_ns.is_some_and(|end| end <= self.kernel.now_ns()) => {
-                    return Err(Errno::EAGAIN.into());
-                }
-                0 => {}
-                // The owner has ended, perhaps.
-                _ if fds[1].revents & (libc::POLLHUP | libc::POLLERR) != 0 => {
-                    return match self.take_hung_up(socket, it) {
-                        true => Ok(()),
-                        false => Err(Divert::KernelRead),
-                    };
-                }
-                _ => break,
-            }
-            if socket.is_brought() {
-                return Ok(());
-            }
-        }
-        Err(Divert::KernelRead)
-    }
-
-    /// A poll of connections that all live elsewhere, which the kernel can answer. `None`: one may
-    /// have come here. `is_begun`: the caller has waited before, and `deadline_ns` counts.
+    /// A poll of connections that all live elsewhere, which the kernel can answer: `lent`. `None`:
+    /// one may have come here. `is_begun`: the caller has waited before, and `deadline_ns` counts.
     pub(crate) fn poll_elsewhere(
         &self,
-        fds: &mut [libc::pollfd],
+        (fds, lent): (&mut [libc::pollfd], &[Arc<Description>]),
         (deadline_ns, is_begun): (Option<u64>, bool),
         mask: Option<&libc::sigset_t>,
     ) -> Outcome<Option<usize>> {
@@ -142,7 +85,19 @@ impl Process {
         let left = until_ns.map(|until| Duration::from_nanos(until.saturating_sub(now_ns)));
         let mut all = vec![NO_DOORBELL];
         all.extend_from_slice(fds);
+        // Where the kernel waits on the ends of pairs, no other thread brings the connections.
+        let mut calls = Vec::with_capacity(lent.len());
+        for socket in lent {
+            match socket.decided() {
+                Some(Decided::Foreign(it)) => match self.enter_call(socket, it) {
+                    Some(call) => calls.push(call),
+                    None => return Ok(None),
+                },
+                _ => return Ok(None),
+            }
+        }
         let count = self.kernel.ppoll(&mut all, left, mask)?;
+        drop(calls);
         fds.copy_from_slice(&all[1..]);
         match (count, due_ns) {
             (0, Some(_)) => {
@@ -155,7 +110,7 @@ impl Process {
 }
 
 /// The first descriptor of a `ppoll` that no other thread ends.
-const NO_DOORBELL: libc::pollfd = libc::pollfd {
+pub(super) const NO_DOORBELL: libc::pollfd = libc::pollfd {
     fd: -1,
     events: 0,
     revents: 0,

@@ -31,19 +31,25 @@ use crate::socket::options::set_recorded_options;
 
 /// Time that a thread of ours may take until it is known as such.
 const THREAD_START: Duration = Duration::from_millis(1);
+/// Looks whether threads of this process have left the end of a pair, and their distance.
+const LOOKS: u32 = 40;
+const LOOK_PAUSE: Duration = Duration::from_micros(250);
 
 impl Process {
     /// Takes over a long-lived connection, if it is available. `patience`: time for which its data
     /// may be in transit.
     #[cold]
     pub(super) fn take_over(&self, socket: &Arc<Description>, it: &Borrowed, patience: Duration) {
-        if self.is_kept_out() {
+        if self.lending.keeps_out.load(Ordering::Relaxed) {
             it.turns.never_ask();
             return it.resume();
         }
         let _coming = it.coming.lock();
-        if !it.turns.is_users_alone(self.kernel.thread()) {
-            it.turns.never_ask();
+        if socket.is_brought() {
+            return;
+        }
+        // It is tried again with the next call.
+        if self.has_other_callers(socket) {
             return it.resume();
         }
         let was_held = it.is_held();
@@ -57,6 +63,12 @@ impl Process {
         if !is_settled {
             it.resume();
         }
+    }
+
+    /// Whether another thread is in a call on the pair.
+    pub(super) fn has_other_callers(&self, socket: &Description) -> bool {
+        let thread = self.kernel.thread();
+        self.lending.callers.has_others(thread, socket.id)
     }
 
     fn ask_for_it(&self, socket: &Arc<Description>, it: &Borrowed, patience: Duration) {
@@ -118,15 +130,29 @@ impl Process {
         it.say(MessageKind::Have, attachment.slot().map_or(0, u64::from));
         self.settle_brought(socket);
         self.lending.drop_way(it);
-        self.serve_others(socket, pair);
+        self.serve_others(socket, it, pair);
         Some(())
     }
 
     /// Others may have the other end of the pair still that this process has had: in a message
     /// which is on its way, or without having said so. They go on as they would with the former
     /// owner, and what one has written that has ended is sent.
-    fn serve_others(&self, socket: &Arc<Description>, pair: Option<OwnedFd>) {
-        let is_used = |pair: &OwnedFd| !has_hung_up(pair) || holds_bytes(pair);
+    fn serve_others(&self, socket: &Arc<Description>, it: &Borrowed, pair: Option<OwnedFd>) {
+        let is_used = |pair: &OwnedFd| {
+            // A thread of this process that waits has been told to look again.
+            let looks = if it.turns.has_several_users() {
+                LOOKS
+            } else {
+                0
+            };
+            for _ in 0..looks {
+                if has_hung_up(pair) {
+                    break;
+                }
+                std::thread::sleep(LOOK_PAUSE);
+            }
+            !has_hung_up(pair) || holds_bytes(pair)
+        };
         let Some(pair) = pair.filter(is_used) else {
             return;
         };
@@ -158,9 +184,9 @@ impl Process {
         }
     }
 
-    /// Whether this process may not drive an engine, or waits for connections in ways that do not
-    /// follow them.
-    pub(super) fn is_kept_out(&self) -> bool {
+    /// Whether connections of killed owners do not come here: this process may not drive an engine,
+    /// or a kqueue reports the end of their pairs.
+    pub(super) fn misses_left(&self) -> bool {
         self.lending.keeps_out.load(Ordering::Relaxed) || self.kqueues.is_any()
     }
 }

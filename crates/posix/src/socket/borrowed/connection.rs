@@ -367,8 +367,7 @@ impl Borrowed {
         }
     }
 
-    /// Waits while the connection may be coming here, and keeps it from that if another thread uses
-    /// it too.
+    /// Waits while the connection may be coming here, and notes that `thread` uses it.
     pub(crate) fn note_user(&self, thread: usize) {
         let _coming = self.coming.lock();
         self.turns.note_user(thread);

@@ -24,11 +24,11 @@ pub(crate) struct Turns {
     uses: AtomicU32,
     /// Waits for it are known.
     is_noted: AtomicBool,
-    /// The thread that makes calls on it; 0 = none has, [`SEVERAL`] = more than one do.
+    /// The last thread that has made a call on it; 0 = none has.
     user: AtomicUsize,
+    has_several_users: AtomicBool,
 }
 
-const SEVERAL: usize = usize::MAX;
 /// Calls on a connection that has come in a message, with which it is asked for again.
 const USES_MAX: u32 = 64;
 
@@ -89,17 +89,17 @@ impl Turns {
 
     /// A call of `thread` on it begins.
     pub(crate) fn note_user(&self, thread: usize) {
-        let known = self.user.load(Ordering::Relaxed);
-        if known != thread && known != SEVERAL {
-            let user = if known == 0 { thread } else { SEVERAL };
-            self.user.store(user, Ordering::Relaxed);
+        let before = self.user.load(Ordering::Relaxed);
+        if before != thread {
+            self.user.store(thread, Ordering::Relaxed);
+            self.has_several_users
+                .fetch_or(before != 0, Ordering::Relaxed);
         }
     }
 
-    /// Whether no other thread has made a call on it.
-    pub(crate) fn is_users_alone(&self, thread: usize) -> bool {
-        let known = self.user.load(Ordering::Relaxed);
-        known == 0 || known == thread
+    /// Whether more than one thread makes calls on it.
+    pub(crate) fn has_several_users(&self) -> bool {
+        self.has_several_users.load(Ordering::Relaxed)
     }
 
     /// Returns true once, after the first call.
@@ -107,7 +107,7 @@ impl Turns {
         self.begun_ns.load(Ordering::Relaxed) != 0 && !self.is_noted.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether only `thread` has made calls on it.
+    /// Whether `thread` has made the last call on it.
     pub(crate) fn is_user(&self, thread: usize) -> bool {
         self.user.load(Ordering::Relaxed) == thread
     }
@@ -137,15 +137,16 @@ mod tests {
     }
 
     #[test]
-    fn a_second_thread_ends_the_exclusive_use() {
+    fn the_user_is_the_thread_that_has_made_the_last_call() {
         let turns = Turns::default();
-        assert!(turns.is_users_alone(3));
+        assert!(!turns.is_user(3));
         turns.note_user(3);
         turns.note_user(3);
-        assert!(turns.is_users_alone(3) && !turns.is_users_alone(4));
+        assert!(turns.is_user(3) && !turns.has_several_users());
         turns.note_user(4);
+        assert!(turns.is_user(4) && turns.has_several_users());
         turns.note_user(3);
-        assert!(!turns.is_users_alone(3) && !turns.is_users_alone(4));
+        assert!(turns.is_user(3) && turns.has_several_users());
     }
 
     #[test]
