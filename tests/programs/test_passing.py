@@ -132,6 +132,11 @@ else:
         while os.getppid() == parent:
             time.sleep(0.01)
         how = "child"
+    if how == "unused":
+        if os.fork() != 0:
+            sys.exit()
+        # Its parent has given up finding somebody else for the connection.
+        time.sleep(1.5)
     ready, tell = os.pipe()
     if how == "threads":
         busy = lambda: [sum(range(1000)) for _ in iter(int, 1)]
@@ -196,6 +201,23 @@ def a_connection_outlives_the_process_that_made_it_while_a_child_uses_it(world):
 @test
 def a_child_first_uses_a_connection_after_its_parent_has_ended(world):
     outlives(world, "late")
+
+
+@test(modes=("inprocess", "kernel"))
+def without_a_free_slot_a_child_first_uses_a_connection_after_its_parents_end(world):
+    base = world.device_options()
+    world.device_options = lambda: [*base, "--slots", "2"]
+    other = world.stack(*world.program("forking.py"), 7211, "echo")
+    world.wait_port(7211, process=other)
+    started = world.stack("/usr/bin/python3", "-c", GIVER, "unused", world.address, PORT)
+    sock = connect(world)
+    with sock, sock.makefile("rb") as stream:
+        assert stream.readline() == b"here\n"
+        sock.sendall(b"line\n")
+        assert stream.read(5000) == b"line\n" * 1000
+        sock.shutdown(socket.SHUT_WR)
+        assert stream.read() == b""
+    assert started.wait(10) == 0, started.tail()
 
 
 @test

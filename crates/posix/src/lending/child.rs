@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::lending::pump::Pump;
 use crate::socket::Travelling;
 use crate::socket::borrowed::child_message::leave;
-use crate::socket::description::{Decided, Description};
+use crate::socket::description::{Decided, Description, Kind};
 
 /// The loans of one child.
 #[derive(Debug)]
@@ -49,6 +49,11 @@ impl Child {
         ids.sort_unstable();
         let is_it = |socket: &mut Arc<Description>| ids.binary_search(&socket.id).is_ok();
         self.held.extract_if(.., is_it).collect()
+    }
+
+    /// Whether there are connections that it may use and has not used.
+    pub(crate) fn holds_connections(&self) -> bool {
+        self.held.iter().any(|socket| socket.kind == Kind::Stream)
     }
 
     pub(crate) fn take_held(&mut self, id: u64) -> Option<Arc<Description>> {

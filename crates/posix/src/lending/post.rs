@@ -43,6 +43,9 @@ pub(crate) trait Inline: Send {
 
     /// Runs until no process uses any of its sockets.
     fn run_here(self: Box<Self>);
+
+    /// Whether others use a socket, or may use a connection.
+    fn has_users(&self) -> bool;
 }
 
 impl std::fmt::Debug for dyn Inline {
@@ -290,6 +293,12 @@ impl Post {
 
     pub(crate) fn has_inline(&self) -> bool {
         self.has_inline.load(Ordering::Relaxed) && self.has_pumps()
+    }
+
+    /// Whether there is a steward without a thread whose sockets others may use.
+    pub(crate) fn has_inline_users(&self) -> bool {
+        let steward = self.inline.try_lock();
+        steward.is_some_and(|it| it.as_ref().is_some_and(|it| it.has_users()))
     }
 
     /// Does the work of a steward without a thread. Returns whether there is more.

@@ -165,10 +165,13 @@ impl Steward {
         self.settle_wanted();
     }
 
-    /// Returns whether the steward is done: no process can borrow from one that has ended.
+    /// Returns whether the steward is done: after the end of the process only connections are
+    /// lent.
     fn is_done(&self) -> bool {
-        let is_ending = || self.post.is_ending.load(Ordering::SeqCst);
-        self.pumps.is_empty() && (self.children.is_empty() || is_ending())
+        match self.post.is_ending.load(Ordering::SeqCst) {
+            true => !self.has_users(),
+            false => self.pumps.is_empty() && self.children.is_empty(),
+        }
     }
 
     fn turn(&self) {
@@ -567,5 +570,9 @@ impl Inline for Steward {
 
     fn run_here(self: Box<Self>) {
         self.begin_here();
+    }
+
+    fn has_users(&self) -> bool {
+        !self.pumps.is_empty() || self.children.values().any(Child::holds_connections)
     }
 }

@@ -19,7 +19,8 @@ impl Process {
     /// Whether others may use sockets of this process. The steward's thread, if there is one, is
     /// known as one of ours when this returns.
     pub fn has_borrowers(&self) -> bool {
-        let has_any = self.lending.post.has_pumps() || self.lending.post.has_steward();
+        let post = &self.lending.post;
+        let has_any = post.has_pumps() || post.has_steward() || post.has_inline_users();
         if has_any {
             self.lending.post.await_steward();
         }

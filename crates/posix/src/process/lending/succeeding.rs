@@ -70,7 +70,7 @@ impl Process {
         let mut packed = self.lending.post.pack()?;
         let pair = control_pair().ok();
         let carried = match &pair {
-            Some(_) => self.carry_all_out(&mut packed),
+            Some(_) => self.carry_all_out(&mut packed, end),
             None => Vec::new(),
         };
         let Some((programs, helpers)) = pair.filter(|_| !carried.is_empty()) else {
@@ -88,8 +88,9 @@ impl Process {
         })
     }
 
-    /// Takes connections out that children may use, as far as they can go.
-    fn carry_all_out(&self, packed: &mut Packed) -> Vec<(Arc<Description>, Travelling)> {
+    /// Takes connections out that children may use, as far as they can go: none if this process
+    /// stays for children that do not use them yet, which speak to one process only.
+    fn carry_all_out(&self, packed: &mut Packed, end: End) -> Vec<(Arc<Description>, Travelling)> {
         let mut left = streams_of(packed);
         let mut carried = Vec::new();
         let mut room = vec![0; ROOM];
@@ -114,6 +115,12 @@ impl Process {
             left.retain(|socket| stream_of(socket).is_some_and(Stream::may_depart));
             if !left.is_empty() {
                 std::thread::sleep(MOVE_PAUSE);
+            }
+        }
+        if end == End::Alone && left.iter().any(|socket| is_held(packed, socket)) {
+            for (socket, travelling) in carried.drain(..) {
+                let stream = stream_of(&socket);
+                stream.inspect(|it| it.come_back(&travelling));
             }
         }
         carried
@@ -274,6 +281,12 @@ fn ends_of(packed: &Packed) -> impl Iterator<Item = i32> {
         .iter()
         .map(|(_, pump)| pump.child().as_raw_fd());
     controls.chain(pairs)
+}
+
+/// Whether a child may use the connection and has not done so.
+fn is_held(packed: &Packed, socket: &Arc<Description>) -> bool {
+    let mut held = packed.children.iter().flat_map(|(_, child)| &child.held);
+    held.any(|it| Arc::ptr_eq(it, socket))
 }
 
 /// The connections that children use or may use.
