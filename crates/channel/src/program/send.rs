@@ -32,7 +32,9 @@ impl ProgramEnd {
         else {
             return 0;
         };
-        let head = local.tx.lock().head;
+        let Some(head) = local.tx.lock().open_head() else {
+            return 0;
+        };
         let space = self.space(sock, &cell, head);
         if space > 0 {
             return space;
@@ -48,7 +50,9 @@ impl ProgramEnd {
         else {
             return false;
         };
-        let head = local.tx.lock().head;
+        let Some(head) = local.tx.lock().open_head() else {
+            return false;
+        };
         let enough = |space: usize| space as u64 * 3 >= self.limit(sock, &cell);
         if enough(self.space(sock, &cell, head)) {
             return true;
@@ -199,7 +203,8 @@ impl ProgramEnd {
         room
     }
 
-    /// Sees to it that the ring takes `wanted` more bytes; returns how many it takes.
+    /// Sees to it that the ring takes `wanted` more bytes; returns how many it takes: none if it is
+    /// sealed.
     pub(super) fn make_room(
         &self,
         sock: SockId,
@@ -207,6 +212,9 @@ impl ProgramEnd {
         tx: &mut TxSide,
         wanted: usize,
     ) -> usize {
+        if tx.is_sealed {
+            return 0;
+        }
         let acked = self.acked(sock, cell);
         let used = tx.head.saturating_sub(acked) as usize;
         if tx.retired.get().is_some() {

@@ -36,11 +36,19 @@ pub(super) struct TxSide {
     pub(super) lap: Lap,
     /// The socket is listed with those that wait for memory.
     pub(super) is_starved: bool,
+    /// The program writes nothing more ([`ProgramEnd::seal`](super::ProgramEnd::seal)).
+    pub(super) is_sealed: bool,
     /// Bytes outside the ring, once there have been some.
     pub(super) lent: Option<Box<Lent>>,
 }
 
 impl TxSide {
+    /// The stream offset of the next byte. `None`: there is to be none.
+    #[inline]
+    pub(super) fn open_head(&self) -> Option<u64> {
+        (!self.is_sealed).then_some(self.head)
+    }
+
     #[inline]
     pub(super) fn mark(&self, more: bool) -> TxMark {
         TxMark::new(more, self.lent.as_ref().map_or(0, |lent| lent.end))

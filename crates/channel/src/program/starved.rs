@@ -32,6 +32,9 @@ impl ProgramEnd {
         tx: &mut TxSide,
         wanted: usize,
     ) -> usize {
+        if tx.is_sealed {
+            return 0;
+        }
         if !core::mem::replace(&mut tx.is_starved, true) {
             self.inner.starved.list.lock().push_back(sock);
         }

@@ -26,6 +26,14 @@ impl ProgramEnd {
         Some((bytes, tx.head))
     }
 
+    /// Has the ring take nothing more: the program ends, and its threads are to write nothing
+    /// behind a copy of the bytes.
+    pub fn seal(&self, sock: SockId) {
+        if let Some(local) = self.inner.sockets.find(sock) {
+            local.tx.lock().is_sealed = true;
+        }
+    }
+
     /// Puts the bytes of [`ProgramEnd::copy_unacked`] into the ring of a new socket that is to have
     /// the connection, whatever the limit of its buffer is. Returns `false` if there is no room for
     /// them, and for `more` bytes that are to follow in the same way.
@@ -70,6 +78,21 @@ mod tests {
         assert!(end.begin(sock, limits));
         end.set_state(sock, State::CONNECTED, None, 0);
         sock
+    }
+
+    #[test]
+    fn a_sealed_ring_takes_nothing_more() {
+        let mut end = EngineEnd::create().unwrap();
+        let program = ProgramEnd::open(end.region().clone()).unwrap();
+        let (old, other) = (opened(&mut end, &program), opened(&mut end, &program));
+        let send = |sock| program.send(sock, &[IoSlice::new(b"abc")], false);
+        assert_eq!(send(old), 3);
+        program.seal(old);
+        assert_eq!((send(old), program.tx_space(old)), (0, 0));
+        assert!(!program.is_writable(old) && program.is_writable(other));
+        assert_eq!(program.copy_unacked(old).unwrap(), (b"abc".to_vec(), 3));
+        assert_eq!(send(other), 3);
+        assert!(!program.is_starving());
     }
 
     #[test]

@@ -139,6 +139,12 @@ impl Stream {
         self.may_depart() || self.remote().is_ok()
     }
 
+    /// Has no thread of this process write any more.
+    pub(crate) fn seal(&self) {
+        let (attachment, sock) = self.attachment_and_sock();
+        attachment.program.seal(sock);
+    }
+
     /// Removes the connection. Returns `None` if it stays, as it does while threads write to it.
     pub(crate) fn depart(&self) -> Option<Travelling> {
         if !self.may_depart() {

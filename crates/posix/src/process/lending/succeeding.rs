@@ -102,6 +102,12 @@ impl Process {
                     pump.run(&mut room);
                 }
             }
+            // A connection leaves with what other threads have written until now.
+            if end == End::AtOnce {
+                left.iter()
+                    .filter_map(|it| stream_of(it))
+                    .for_each(Stream::seal);
+            }
             if let Some(attachment) = self.living_attachment() {
                 attachment.turn(self.kernel.now_ns());
             }
