@@ -1,5 +1,5 @@
 """The page of programs: which there are, how they are run, and the table that comes out."""
 
-from .catalogue import Outcome, entry
+from .catalogue import Outcome, absent, entry
 
-__all__ = ["Outcome", "entry"]
+__all__ = ["Outcome", "absent", "entry"]

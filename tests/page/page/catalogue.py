@@ -18,14 +18,16 @@ class Entry:
     timeout_s: float
     # (a command that prints its version, a file without which it is not installed)
     own: tuple = ()
+    # Why it cannot be run; such a program is only in the table.
+    absent: str = ""
 
     def version(self):
         """The version of the first package without the distribution's part; None if it is not
         installed."""
-        if not self.packages:
-            return ""
         if self.own:
             return own_version(*self.own)
+        if not self.packages:
+            return ""
         words = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", self.packages[0]]
         status, _, version = subprocess.run(words, capture_output=True, text=True).stdout.partition(
             " "
@@ -63,6 +65,11 @@ def entry(name, *, packages, timeout=90, own=()):
         return function
 
     return register
+
+
+def absent(name, reason):
+    """Registers a program that cannot be run, with the reason for its row."""
+    ENTRIES.append(Entry(name, None, (), 0, absent=reason))
 
 
 def load(folder):

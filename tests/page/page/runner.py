@@ -2,11 +2,13 @@
 separate process."""
 
 import argparse
+import datetime
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from harness.registry import MODES
 from harness.world import ROOT, TARGET, World
 
 from . import table, tools
-from .catalogue import load
+from .catalogue import ENTRIES, load
 from .profile import Profile
 
 HERE = Path(__file__).resolve().parents[1]
@@ -65,12 +67,18 @@ def arguments():
         metavar="FILE",
         help="where the table goes; default: the book, if everything was run",
     )
+    parser.add_argument(
+        "--update",
+        metavar="FILE",
+        help="a page whose rows of these programs are replaced; its other rows stay",
+    )
     parser.add_argument("--json", metavar="FILE", help="keep every run there")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     # Seconds of the measurement beside which perf runs.
     parser.add_argument("--profile", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.mode = options.mode or list(MODES)
+    options.out = options.out or options.update
     if not options.out and not options.only and options.mode == list(MODES):
         options.out = str(ROOT / "docs/book/src/page-of-programs.md")
     return options
@@ -78,28 +86,21 @@ def arguments():
 
 def run_all(wanted, options):
     rows = []
+    kept = table.rows_of(Path(options.update).read_text()) if options.update else {}
     for number, entry in enumerate(wanted, 1):
-        version = entry.version()
-        if version is None:
-            print(
-                (
-                    f"[{number}/{len(wanted)}] {entry.name}: not installed"
-                    f" ({' '.join(entry.packages)})"
-                ),
-                flush=True,
-            )
+        row = run_entry(entry, options)
+        if row is None:
+            missing = " ".join(entry.packages) or "not built: make programs"
+            print(f"[{number}/{len(wanted)}] {entry.name}: not installed ({missing})", flush=True)
             continue
-        runs = {mode: [] for mode in options.mode}
-        for _ in range(options.rounds):
-            for mode in options.mode:
-                runs[mode].append(run_apart(entry, mode))
-        row = {"name": entry.name, "version": version, "runs": runs}
         rows.append(row)
         print(f"[{number}/{len(wanted)}] {table.line(row)}", flush=True)
         if options.json:
             Path(options.json).write_text(json.dumps(rows, indent=1))
         if options.out:
-            Path(options.out).write_text(table.page(rows))
+            made = kept | {row["name"]: table.written(row) for row in rows}
+            names = [entry.name for entry in ENTRIES if entry.name in made]
+            Path(options.out).write_text(table.page(made[name] for name in names))
     failed = table.failures(rows)
     for name, mode, reason in failed:
         print(f"fails: {name} {mode}: {reason}")
@@ -107,6 +108,36 @@ def run_all(wanted, options):
         f"{len(rows)} programs; {len(failed)} runs on Slipstack that fail where the kernel's do not"
     )
     return 0
+
+
+def run_entry(entry, options):
+    """The runs of a program in each mode; None if it is not installed."""
+    row = {"name": entry.name, "version": "", "runs": {}, "on": str(datetime.date.today())}
+    if entry.absent:
+        return {**row, "absent": entry.absent}
+    row["version"] = entry.version()
+    if row["version"] is None:
+        return None
+    runs = row["runs"] = {mode: [] for mode in options.mode}
+    for _ in range(options.rounds):
+        for mode in options.mode:
+            others = busy_share()
+            runs[mode].append({**run_apart(entry, mode), "busy": others})
+    return row
+
+
+def busy_share(seconds=0.5):
+    """The share of the processors' time that other programs use."""
+
+    def times():
+        with open("/proc/stat") as file:
+            return [int(field) for field in file.readline().split()[1:9]]
+
+    before = times()
+    time.sleep(seconds)
+    spent = [after - earlier for earlier, after in zip(before, times())]
+    # The fourth and fifth are idle, and idle while a disk is waited for.
+    return 1 - (spent[3] + spent[4]) / max(1, sum(spent))
 
 
 def run_apart(entry, mode, *more):

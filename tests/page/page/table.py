@@ -1,36 +1,68 @@
 """The table: each comparison, and the rate relative to the kernel's of the same run."""
 
-import datetime
 import platform
 import re
 
 HEAD = """# The page of programs
 
-Each program was run by `make programs` with its real client, which is on the kernel at the other
-end of a veth pair: on the kernel's stack, on Slipstack in the program, and on an instance, one
-after the other. *Compared* says which data were compared byte for byte. A rate is of one short
-run on a shared machine with two cores, so it is good to about a third; what fails has its reason.
+`make programs` runs each program with its real client, which is on the kernel at the other end of a
+veth pair: on the kernel's stack, on Slipstack in the program, and on an instance, one after the
+other. Where the program is the client, the server is on the kernel.
+
+*Compared* names the data that were compared byte for byte, in the direction of the program: *up* is
+what its clients sent. Generators of load have no data of their own to compare: they count answers
+or bytes, and those that have a status are checked to be good. Of a name server, an address over UDP
+and a long record over TCP are compared, and dnsperf loses no query.
+
+A rate is of one short run, or of the best of a few, on a shared machine with two cores, so it is
+accurate to about a third; those on Slipstack are multiples of the kernel's of the same run. *Run*
+has the date and, where it was measured, how busy other programs kept the processors just before. A
+failure has its reason.
 
 """
+# A machine of which others use less than this share counts as idle.
+IDLE = 0.05
+COLUMNS = (
+    "| program | version | compared | kernel | in the program | instance | run |\n"
+    "|---|---|---|---|---|---|---|\n"
+)
 
 
 def page(rows):
-    lines = [HEAD, f"Run on {datetime.date.today()}, Linux {platform.release()}.\n\n"]
-    lines.append(
-        "| program | version | compared | kernel | in the program | instance"
-        " |\n|---|---|---|---|---|---|\n"
+    """`rows`: lines of the table."""
+    return f"{HEAD}Linux {platform.release()}.\n\n{COLUMNS}{''.join(rows)}"
+
+
+def rows_of(text):
+    """The table's lines in a page that was written before, by the name of the program."""
+    lines = text[text.index(COLUMNS) + len(COLUMNS) :].splitlines(keepends=True)
+    return {line.split("|")[1].strip(): line for line in lines}
+
+
+def written(row):
+    """The row's line."""
+    checked = next(
+        (run["checked"] for mode in row["runs"].values() for run in mode if "checked" in run), ""
     )
-    for row in rows:
-        checked = next(
-            (run["checked"] for mode in row["runs"].values() for run in mode if "checked" in run),
-            "",
-        )
+    if row.get("absent"):
+        cells = [f"not run: {row['absent']}", "", ""]
+    else:
         cells = [cell(row, mode) for mode in ("kernel", "inprocess", "instance")]
-        lines.append(f"| {row['name']} | {row['version']} | {checked} | {' | '.join(cells)} |\n")
-    return "".join(lines)
+    all_cells = [row["name"], row["version"], checked, *cells, when(row)]
+    return f"| {' | '.join(all_cells)} |\n"
+
+
+def when(row):
+    shares = [run["busy"] for runs in row["runs"].values() for run in runs]
+    if not shares:
+        return row["on"]
+    mean = sum(shares) / len(shares)
+    return f"{row['on']}, {'idle' if mean < IDLE else f'{mean:.0%} busy'}"
 
 
 def line(row):
+    if row.get("absent"):
+        return f"{row['name']}  not run: {row['absent']}"
     cells = [f"{mode}: {cell(row, mode)}" for mode in row["runs"]]
     return f"{row['name']} {row['version']}  {'   '.join(cells)}"
 
