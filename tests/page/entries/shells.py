@@ -5,43 +5,14 @@ import imaplib
 import os
 import signal
 import smtplib
-import socket
 import sys
 
 from harness.process import until
 from page import Outcome, entry
 from page import tools
+from page.ssh import sshd
 
 BOTH = "3 MB down, 3 MB up"
-
-
-def sshd(world, start):
-    folder = world.folder / "ssh"
-    folder.mkdir(mode=0o700)
-    for name in ("host", "user"):
-        world.beside("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name).finish()
-    (folder / "keys").write_bytes((folder / "user.pub").read_bytes())
-    conf = folder / "sshd_config"
-    conf.write_text(
-        f"Port 2222\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/keys\nStrictModes"
-        f" no\nPidFile {folder}/pid\nUsePAM no\nPermitRootLogin yes\nSubsystem sftp"
-        " internal-sftp\nGatewayPorts clientspecified\n"
-    )
-    os.makedirs("/run/sshd", exist_ok=True)
-    server = start(tools.sbin("sshd"), "-D", "-e", "-f", conf)
-    options = [
-        "-i",
-        folder / "user",
-        "-o",
-        "StrictHostKeyChecking=no",
-        "-o",
-        "UserKnownHostsFile=/dev/null",
-        "-o",
-        "LogLevel=ERROR",
-        "-F",
-        "/dev/null",
-    ]
-    return server, options
 
 
 @entry(
@@ -189,135 +160,11 @@ def pyftpdlib(world):
     return ftp(world, 2121, "anonymous", "")
 
 
-@entry("git daemon and git over http", packages="git")
-def git(world):
-    source, bare = world.folder / "source", world.folder / "bare.git"
-    blob = tools.blob(world, "source/big.bin", 1_000_000)
-    quiet = [
-        "git",
-        "-c",
-        "init.defaultBranch=main",
-        "-c",
-        "user.name=a",
-        "-c",
-        "user.email=a@b",
-        "-c",
-        "safe.directory=*",
-    ]
-    env = {"HOME": world.folder, "GIT_CONFIG_NOSYSTEM": "1"}
-    for words in (
-        ["init", "-q"],
-        ["add", "."],
-        ["commit", "-q", "-m", "one"],
-        ["clone", "-q", "--bare", source, bare],
-    ):
-        world.beside(*quiet, *words, cwd=source, env=env).finish()
-    world.beside(*quiet, "update-server-info", cwd=bare, env=env).finish()
-    server = world.stack(
-        "git",
-        "daemon",
-        "--reuseaddr",
-        "--export-all",
-        "--enable=receive-pack",
-        f"--base-path={world.folder}",
-        world.folder,
-        env=env,
-    )
-    world.wait_port(9418, process=server)
-    clone = world.folder / "clone"
-    world.peer(*quiet, "clone", "-q", f"git://{world.address}/bare.git", clone, env=env).finish(30)
-    assert (clone / "big.bin").read_bytes() == blob.read_bytes()
-    more = tools.blob(world, "clone/more.bin", 1_000_000)
-    for words in (["add", "."], ["commit", "-q", "-m", "two"], ["push", "-q", "origin", "main"]):
-        world.peer(*quiet, *words, cwd=clone, env=env).finish(30)
-    assert world.beside(
-        *quiet, "cat-file", "-s", "main:more.bin", cwd=bare, env=env
-    ).finish().strip() == str(more.stat().st_size)
-    return Outcome("1 MB down, 1 MB up")
-
-
-@entry("git as a client", packages="git")
-def git_client(world):
-    source = world.folder / "source"
-    blob = tools.blob(world, "source/big.bin", 1_000_000)
-    quiet = [
-        "git",
-        "-c",
-        "init.defaultBranch=main",
-        "-c",
-        "user.name=a",
-        "-c",
-        "user.email=a@b",
-        "-c",
-        "safe.directory=*",
-    ]
-    env = {"HOME": world.folder, "GIT_CONFIG_NOSYSTEM": "1"}
-    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"]):
-        world.peer(*quiet, *words, cwd=source, env=env).finish()
-    world.peer(
-        "git",
-        "daemon",
-        "--reuseaddr",
-        "--export-all",
-        f"--base-path={world.folder}",
-        world.folder,
-        env=env,
-    )
-    world.wait_port(9418, address=world.peer_address)
-    clone = world.folder / "clone"
-    world.stack(*quiet, "clone", "-q", f"git://{world.peer_address}/source", clone, env=env).finish(
-        30
-    )
-    assert (clone / "big.bin").read_bytes() == blob.read_bytes()
-    return Outcome("1 MB down")
-
-
-def echoed(world, port, size=3_000_000):
-    data = os.urandom(size)
-    with world.connect(port) as sock:
-        tools.echo(sock, data)
-
-        def call():
-            sock.sendall(b"x" * 64)
-            tools.receive(sock, 64)
-
-        return Outcome(f"{size / 1e6} MB echoed", tools.calls(world, call), "echoes/s")
-
-
-@entry("socat fork, EXEC cat", packages="socat")
-def socat_exec(world):
-    server = world.stack("socat", "TCP-LISTEN:7000,fork,reuseaddr", "EXEC:cat")
-    world.wait_port(7000, process=server)
-    return echoed(world, 7000)
-
-
-@entry("socat fork as a proxy", packages="socat")
-def socat_proxy(world):
-    world.peer("socat", "TCP-LISTEN:7001,fork,reuseaddr", "PIPE")
-    world.wait_port(7001, address=world.peer_address)
-    server = world.stack(
-        "socat", "TCP-LISTEN:7000,fork,reuseaddr", f"TCP:{world.peer_address}:7001"
-    )
-    world.wait_port(7000, process=server)
-    return echoed(world, 7000)
-
-
-@entry("socat UDP echo", packages="socat")
-def socat_udp(world):
-    world.stack("socat", "-T", "1", "UDP-LISTEN:7000,fork,reuseaddr", "PIPE")
-    for number in range(20):
-        data = os.urandom(1000)
-        # The child answers a datagram that was sent again together with the first.
-        answer = tools.ask_udp(world, world.address, 7000, data, 1, 8)
-        assert answer[: len(data)] == data
-    return Outcome("20 datagrams, a child each")
-
-
 @entry("ncat --keep-open --exec", packages="ncat")
 def ncat(world):
     server = world.stack("ncat", "-l", "-k", "-p", 7000, "--exec", "/bin/cat")
     world.wait_port(7000, process=server)
-    return echoed(world, 7000, 60_000)
+    return tools.echoed(world, 7000, 60_000)
 
 
 @entry("inetd (openbsd)", packages="openbsd-inetd")
@@ -333,7 +180,7 @@ def inetd(world):
         assert (
             tools.ask_udp(world, world.address, 7001, b"ask%d" % number, 1, 8) == b"ask%d" % number
         )
-    return echoed(world, 7000)
+    return tools.echoed(world, 7000)
 
 
 @entry("stunnel", packages="stunnel4 openssl")

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from harness.process import until
 
+from .catalogue import Outcome
+
 PEER_SERVER = Path(__file__).with_name("digest_server.py")
 SECONDS = 2
 # Called with the world around each measurement of a rate; a profile may take the place.
@@ -66,35 +68,73 @@ def upload(world, url, path, *options):
     assert answer == digest(path.read_bytes()), f"uploaded bytes differ: {answer[:80]!r}"
 
 
+def post_echo(world, url, path):
+    """Sends a file with curl; the answer must be the file."""
+    into = world.folder / "echoed"
+    words = ["curl", "-sS", "-k", "--fail", "--max-time", 20, "-H", "Expect:", "-o", into]
+    world.peer(*words, "--data-binary", f"@{path}", url).finish(25)
+    assert digest(into.read_bytes()) == digest(path.read_bytes()), "echoed bytes differ"
+
+
+def store(world, url, path, *options):
+    """Puts a file with curl and fetches it again."""
+    words = ["curl", "-sS", "-k", "--fail", "--max-time", 20, "-H", "Expect:", "-T", path]
+    world.peer(*words, *options, url).finish(25)
+    fetch(world, url, path, *options)
+
+
 def measure(world, *words, seconds):
     """Runs the client that measures a rate, for at most `seconds`; returns its output."""
     with observed(world):
         return world.peer(*words).finish(seconds)
 
 
-def wrk(world, url, connections=16):
-    words = ["wrk", "-t", 1, "-c", connections, "-d", SECONDS, url]
+def wrk(world, url, connections=16, *options):
+    words = ["wrk", "-t", 1, "-c", connections, "-d", SECONDS, *options, url]
     text = measure(world, *words, seconds=SECONDS + 15)
     assert "Non-2xx" not in text and "Socket errors" not in text, text[-300:]
     return float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])
 
 
-def ab(world, url, connections=16):
+def proxied(world, port, url, connections=8):
+    """Requests a second through a proxy of HTTP, by kept connections."""
+    script = world.folder / "proxied.lua"
+    host = url.split("/")[2]
+    script.write_text(f'wrk.path = "{url}"\nwrk.headers["Host"] = "{host}"\n')
+    return wrk(world, f"http://{world.address}:{port}/", connections, "-s", script)
+
+
+def ab(world, url, connections=16, *options):
     """Requests a second with a connection for each."""
-    text = measure(world, "ab", "-q", "-n", 5000, "-c", connections, url, seconds=60)
+    words = ["ab", "-q", "-n", 5000, "-c", connections, *options, url]
+    text = measure(world, *words, seconds=60)
     assert re.search(r"Failed requests:\s+0", text), text
     return float(re.search(r"Requests per second:\s+([\d.]+)", text)[1])
 
 
 def calls(world, call, seconds=None):
-    """Calls a second of one client in this process."""
+    """Calls a second, one after the other: of a client in this process, or of one that each call
+    starts."""
     seconds = seconds or SECONDS
     with observed(world):
-        count, end = 0, time.monotonic() + seconds
-        while time.monotonic() < end:
+        count, start = 0, time.monotonic()
+        while time.monotonic() < start + seconds:
             call()
             count += 1
-    return count / seconds
+        return count / (time.monotonic() - start)
+
+
+def echoed(world, port, size=3_000_000, **keywords):
+    """Bytes come back from a server of echoes; and the rate of 64."""
+    data = os.urandom(size)
+    with world.connect(port, **keywords) as sock:
+        echo(sock, data)
+
+        def call():
+            sock.sendall(b"x" * 64)
+            receive(sock, 64)
+
+        return Outcome(f"{size / 1e6} MB echoed", calls(world, call), "echoes/s")
 
 
 def digest_server(world, port, start=None):
