@@ -104,8 +104,10 @@ models: setup ## the rings and the ownership word in every order of threads (loo
 
 programs: build ## the page of programs: some eighty with their real clients (half an hour)
 	@cargo build -q -p slipstack-tokio-echo
-	@cargo build -q --release --locked --manifest-path tests/page/quic/Cargo.toml \
-		--target-dir $${CARGO_TARGET_DIR:-target}/quic
+	@for crate in quic hyper; do \
+		cargo build -q --release --locked --manifest-path tests/page/$$crate/Cargo.toml \
+			--target-dir $${CARGO_TARGET_DIR:-target}/$$crate || exit 1; \
+	done
 	@scripts/setup $$(tests/page/run --packages)
 	@scripts/trixie || echo "programs: without a chroot of Debian 13 there is no HTTP/3"
 	@tests/page/run $(PROGRAMS_ARGS)

@@ -542,22 +542,3 @@ def webfs(world):
     )
     world.wait_port(8000, process=server)
     return served(world, 8000, path)
-
-
-@entry("tokio (Rust), two threads", packages="")
-def tokio(world):
-    from harness.world import TARGET
-
-    program = TARGET / "debug" / "slipstack-tokio-echo"
-    assert program.exists(), "cargo build --workspace builds it"
-    server = world.stack(program, "server", "0.0.0.0:8000")
-    world.wait_port(8000, process=server)
-    data = tools.blob(world).read_bytes()
-    with world.connect(8000) as sock:
-        tools.echo(sock, data)
-
-        def call():
-            sock.sendall(b"x" * 64)
-            tools.receive(sock, 64)
-
-        return Outcome(BOTH, tools.calls(world, call), "echoes/s")
