@@ -8,6 +8,7 @@ from page import Outcome, entry
 from page import tools
 
 DOWN = "a file of 3 MB down"
+STORED = "3 MB down; 3 MB up, stored and fetched"
 BOTH = "3 MB down, 3 MB up"
 PHP = """[global]
 error_log = {folder}/fpm.log
@@ -21,11 +22,31 @@ pm.max_children = 2
 """
 
 
-def served(world, port, path, name="big.bin", scheme="http", rate_path="small.txt"):
-    """The usual check of a server of files, and its rate."""
+def served(world, port, path, scheme="http", checked=DOWN, up=None):
+    """The usual check of a server of files, and its rate. `up`: a function that sends a file to the
+    server and compares what it has there."""
     base = f"{scheme}://{world.address}:{port}"
-    tools.fetch(world, f"{base}/{name}", path)
-    return Outcome(DOWN, tools.wrk(world, f"{base}/{rate_path}"), "requests/s")
+    tools.fetch(world, f"{base}/big.bin", path)
+    if up is not None:
+        up(base)
+    return Outcome(checked, tools.wrk(world, f"{base}/small.txt"), "requests/s")
+
+
+def stored(world, port, path, **keywords):
+    """The same of a server that files can be put to, in the folder of `dav`."""
+
+    def up(base):
+        tools.store(world, f"{base}/dav/up.bin", tools.blob(world, "up.bin"))
+
+    return served(world, port, path, checked=STORED, up=up, **keywords)
+
+
+def dav(root):
+    """A folder that a server may write to."""
+    folder = root / "dav"
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder
 
 
 def site(world):
@@ -41,25 +62,31 @@ def nginx(world, **options):
     return server, server.folder / "www" / "big.bin"
 
 
+def putting(world):
+    """Lines of nginx's configuration: files can be put to /dav."""
+    dav(world.folder)
+    return f"location /dav/ {{ root {world.folder}; dav_methods PUT; client_max_body_size 9m; }}"
+
+
 @entry("nginx, one worker", packages="nginx-light wrk curl")
 def nginx_one(world):
-    server, path = nginx(world)
-    return served(world, server.port, path)
+    server, path = nginx(world, more=putting(world))
+    return stored(world, server.port, path)
 
 
 @entry("nginx, two workers, reuseport", packages="nginx-light wrk curl")
 def nginx_two(world):
-    server, path = nginx(world, workers=2, listen="8080 reuseport")
-    return served(world, server.port, path)
+    server, path = nginx(world, workers=2, listen="8080 reuseport", more=putting(world))
+    return stored(world, server.port, path)
 
 
 @entry("nginx with TLS", packages="nginx-light wrk curl openssl")
 def nginx_tls(world):
     _, key, cert = tools.certificate(world)
     more = f"listen 8443 ssl; ssl_certificate {cert}; ssl_certificate_key {key};"
-    server, path = nginx(world, more=more)
+    server, path = nginx(world, more=f"{more} {putting(world)}")
     world.wait_port(8443, process=server.process)
-    return served(world, 8443, path, scheme="https")
+    return stored(world, 8443, path, scheme="https")
 
 
 @entry("nginx as a proxy, connections kept", packages="nginx-light wrk curl")
@@ -148,6 +175,7 @@ User www-data
 Group www-data
 ErrorLog {folder}/error.log
 DocumentRoot {www}
+DavLockDB {folder}/dav/lock
 KeepAlive On
 MaxKeepAliveRequests 0
 StartServers 2
@@ -155,12 +183,17 @@ StartServers 2
 <Directory {www}>
 Require all granted
 </Directory>
+<Directory {www}/dav>
+Dav On
+</Directory>
 """
 
 
 def apache(world, mpm, limits):
     folder, path = site(world)
-    names = [f"mpm_{mpm}", "authz_core"]
+    dav(folder)
+    dav(world.folder)
+    names = [f"mpm_{mpm}", "authz_core", "dav", "dav_fs"]
     modules = "\n".join(
         f"LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so" for name in names
     )
@@ -168,7 +201,7 @@ def apache(world, mpm, limits):
     conf.write_text(APACHE.format(folder=world.folder, www=folder, modules=modules, limits=limits))
     server = world.stack(tools.sbin("apache2"), "-D", "FOREGROUND", "-f", conf)
     world.wait_port(8080, process=server)
-    return served(world, 8080, path)
+    return stored(world, 8080, path)
 
 
 @entry("Apache, event", packages="apache2-bin wrk curl")
@@ -184,14 +217,22 @@ def apache_prefork(world):
 @entry("lighttpd", packages="lighttpd wrk curl")
 def lighttpd(world):
     folder, path = site(world)
+    tools.digest_server(world, 9000)
     conf = world.folder / "lighttpd.conf"
     conf.write_text(
-        f'server.document-root = "{folder}"\nserver.port = 8080\nserver.max-keep-alive-requests ='
-        " 1000000\n"
+        f'server.document-root = "{folder}"\nserver.port = 8080\n'
+        'server.modules = ("mod_proxy")\n'
+        "server.max-keep-alive-requests = 1000000\n"
+        '$HTTP["url"] =~ "^/up" {\n  proxy.server = ("" => (("host" => '
+        f'"{world.peer_address}", "port" => 9000)))\n}}\n'
     )
     server = world.stack(tools.sbin("lighttpd"), "-D", "-f", conf)
     world.wait_port(8080, process=server)
-    return served(world, 8080, path)
+
+    def up(base):
+        tools.upload(world, f"{base}/up", tools.blob(world, "up.bin"))
+
+    return served(world, 8080, path, checked=f"{BOTH}, to a server behind it", up=up)
 
 
 @entry("varnish", packages="varnish wrk curl", timeout=120)
@@ -235,16 +276,7 @@ def squid(world):
     proxy = ["-x", f"http://{world.address}:3128"]
     tools.fetch(world, f"{base}/big.bin", path, *proxy)
     tools.upload(world, f"{base}/up", path, *proxy)
-    with world.connect(3128) as sock:
-        asked = f"GET {base}/ HTTP/1.1\r\nHost: {world.peer_address}:9000\r\n\r\n".encode()
-
-        def call():
-            sock.sendall(asked)
-            text = sock.recv(65536)
-            while b"x" * 64 not in text:
-                text += sock.recv(65536)
-
-        return Outcome(BOTH, tools.calls(world, call), "requests/s")
+    return Outcome(BOTH, tools.proxied(world, 3128, f"{base}/"), "requests/s")
 
 
 @entry("tinyproxy", packages="tinyproxy curl")
@@ -260,7 +292,8 @@ def tinyproxy(world):
     proxy = ["-x", f"http://{world.address}:8888"]
     tools.fetch(world, f"{base}/big.bin", path, *proxy)
     tools.upload(world, f"{base}/up", path, *proxy)
-    return Outcome(BOTH)
+    rate = tools.ab(world, f"{base}/", 4, "-X", f"{world.address}:8888")
+    return Outcome(BOTH, rate, "requests/s")
 
 
 @entry("h2o", packages="h2o nghttp2-client curl")
@@ -522,16 +555,31 @@ def mojolicious(world):
 
 ERLANG = """inets:start(), {ok, _} = inets:start(httpd, [{port, 8000}, {server_name, "page"},
 {server_root, "FOLDER"}, {document_root, "FOLDER"}, {bind_address, {0,0,0,0}}, {ipfamily, inet},
-{max_keep_alive_request, 1000000}])."""
+{max_keep_alive_request, 1000000}, {modules, [mod_alias, mod_esi, mod_get, mod_head]},
+{erl_script_alias, {"/esi", [page]}}])."""
+ERLANG_PAGE = """-module(page).
+-export([echo/3]).
+echo(Session, _, Input) ->
+    ok = mod_esi:deliver(Session, "Content-Type: application/octet-stream\\r\\n\\r\\n"),
+    ok = mod_esi:deliver(Session, Input).
+"""
 
 
 @entry("Erlang, inets httpd", packages="erlang-base erlang-inets wrk curl")
 def erlang(world):
     folder, path = site(world)
     code = ERLANG.replace("FOLDER", str(folder)).replace("\n", " ")
-    server = world.stack("erl", "-noshell", "-noinput", "-eval", code, env={"HOME": world.folder})
+    (world.folder / "page.erl").write_text(ERLANG_PAGE)
+    env = {"HOME": world.folder}
+    world.beside("erlc", "-o", world.folder, world.folder / "page.erl", env=env).finish(40)
+    words = ["-noshell", "-noinput", "-pa", world.folder, "-eval", code]
+    server = world.stack("erl", *words, env=env)
     world.wait_port(8000, 20, process=server)
-    return served(world, 8000, path)
+
+    def up(base):
+        tools.post_echo(world, f"{base}/esi/page/echo", tools.blob(world, "up.bin"))
+
+    return served(world, 8000, path, checked=f"{DOWN}, 3 MB echoed", up=up)
 
 
 @entry("webfs", packages="webfs wrk curl")
