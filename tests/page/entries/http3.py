@@ -4,7 +4,7 @@ from pathlib import Path
 
 import page
 from harness.process import until
-from page import Outcome, entry, tools, trixie
+from page import Outcome, absent, entry, tools, trixie
 
 PORT = 8443
 SCRIPTS = Path(page.__file__).parent
@@ -223,3 +223,6 @@ def ngtcp2_client(world):
     path = gtlsserver(world, world.peer, world.peer_address)
     migrates(world, world.stack, world.peer_address, path)
     return Outcome(MOVED)
+
+
+absent("h2load, HTTP/3", "Debian builds nghttp2-client without ngtcp2")

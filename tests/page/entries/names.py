@@ -6,7 +6,7 @@ import socket
 import struct
 
 from harness.process import until
-from page import Outcome, entry
+from page import Outcome, absent, entry
 from page import tools
 
 ZONE = (
@@ -161,6 +161,9 @@ def dnsmasq(world):
         tools.sbin("dnsmasq"), *words, f"--addn-hosts={hosts}", f"--pid-file={world.folder}/pid"
     )
     return served(world, name="known.test")
+
+
+absent("CoreDNS", "no package of Debian, and a Go program: its sockets cannot be taken over")
 
 
 @entry("coturn", packages="coturn")
