@@ -2,16 +2,20 @@
 
 import re
 import sys
+import time
 
 from page import Outcome, entry
 from page import tools
+
+# Of one measurement.
+REQUESTS = 4000
 
 
 def kernel_server(world):
     return tools.digest_server(world, 9000), tools.blob(world)
 
 
-@entry("curl", packages="curl")
+@entry("curl", packages="curl nginx-light")
 def curl(world):
     base, path = kernel_server(world)
     into = world.folder / "into"
@@ -19,16 +23,25 @@ def curl(world):
     assert into.read_bytes() == path.read_bytes()
     text = world.stack("curl", "-sS", "--data-binary", f"@{path}", f"{base}/up").finish(20)
     assert text.strip() == tools.digest(path.read_bytes())
-    return Outcome("3 MB down, 3 MB up")
+    url = nginx_at_peer(world)
+    words = ["-o", "/dev/null", "-w", "%{http_code} %{time_total}\\n", f"{url}?[1-{REQUESTS}]"]
+    said = world.stack("curl", "-sS", *words).finish(60).splitlines()
+    assert [line.split()[0] for line in said] == ["200"] * REQUESTS, said[-1]
+    seconds = sum(float(line.split()[1]) for line in said)
+    return Outcome("3 MB down, 3 MB up", REQUESTS / seconds, "requests/s")
 
 
-@entry("wget", packages="wget")
+@entry("wget", packages="wget nginx-light")
 def wget(world):
     base, path = kernel_server(world)
     into = world.folder / "into"
     world.stack("wget", "-q", "-O", into, f"{base}/big.bin").finish(20)
     assert into.read_bytes() == path.read_bytes()
-    return Outcome("3 MB down")
+    urls, url = world.folder / "urls", nginx_at_peer(world)
+    urls.write_text("".join(f"{url}?{number}\n" for number in range(REQUESTS)))
+    begun = time.monotonic()
+    world.stack("wget", "-q", "-O", "/dev/null", "-i", urls).finish(60)
+    return Outcome("3 MB down", REQUESTS / (time.monotonic() - begun), "requests/s")
 
 
 @entry("lftp", packages="lftp")

@@ -121,7 +121,7 @@ via off
 """
 
 
-@entry("squid, two workers", packages="squid", timeout=120)
+@entry("squid, two workers", packages="squid wrk", timeout=120)
 def squid_workers(world):
     base = tools.digest_server(world, 9000)
     world.folder.chmod(0o777)
@@ -135,8 +135,9 @@ def squid_workers(world):
     for _ in range(4):
         tools.fetch(world, f"{base}/big.bin", path, *proxy)
         tools.upload(world, f"{base}/up", path, *proxy)
+    rate = tools.proxied(world, 3128, f"{base}/")
     server.stop(20)
-    return Outcome(f"{BOTH}, four times")
+    return Outcome(f"{BOTH}, four times", rate, "requests/s")
 
 
 @entry("exim (SMTP)", packages="exim4-daemon-light", timeout=120)

@@ -65,7 +65,8 @@ def ssh_server(world):
     world.wait_port(8001, process=server)
     tools.fetch(world, f"http://{world.address}:8001/big.bin", path)
     backward.stop()
-    return Outcome(BOTH)
+    rate = tools.calls(world, lambda: world.peer(*ssh, "true").finish(20), 2 * tools.SECONDS)
+    return Outcome(BOTH, rate, "logins/s")
 
 
 @entry("ssh and scp as clients", packages="openssh-server openssh-client", timeout=120)
@@ -79,7 +80,8 @@ def ssh_client(world):
     world.stack(*scp, path, f"root@{world.peer_address}:{world.folder}/up").finish(30)
     world.stack(*scp, f"root@{world.peer_address}:{world.folder}/up", back).finish(30)
     assert back.read_bytes() == path.read_bytes()
-    return Outcome(BOTH)
+    rate = tools.calls(world, lambda: world.stack(*ssh, "true").finish(20), 2 * tools.SECONDS)
+    return Outcome(BOTH, rate, "logins/s")
 
 
 @entry("rsync daemon", packages="rsync")
@@ -100,7 +102,9 @@ def rsync(world):
     more = tools.blob(world, "copy/more.bin", 2_000_000)
     world.peer("rsync", "-a", f"{into}/", url).finish(30)
     assert (folder / "more.bin").read_bytes() == more.read_bytes()
-    return Outcome("2 MB down, 2 MB up")
+    whole = ["rsync", "-a", "--ignore-times", "--whole-file", url, into]
+    rate = 4 * tools.calls(world, lambda: world.peer(*whole).finish(30))
+    return Outcome("2 MB down, 2 MB up", rate, "MB/s down")
 
 
 def ftp(world, port, user, password):
@@ -116,7 +120,14 @@ def ftp(world, port, user, password):
                 got = bytearray()
                 client.retrbinary("RETR up.bin", got.extend)
                 assert got == path.read_bytes(), f"passive={passive}: bytes differ"
-    return Outcome(f"{BOTH}, passive and active")
+            return Outcome(f"{BOTH}, passive and active", *downloads(world, client, "up.bin"))
+
+
+def downloads(world, client, name):
+    """Megabytes a second of files of 3 MB, each over a connection of its own."""
+    client.set_pasv(True)
+    rate = tools.calls(world, lambda: client.retrbinary(f"RETR {name}", lambda _: None))
+    return 3 * rate, "MB/s down"
 
 
 @entry("vsftpd", packages="vsftpd")
@@ -146,7 +157,7 @@ def vsftpd(world):
             got = bytearray()
             client.retrbinary(f"RETR {name}", got.extend)
             assert got == path.read_bytes(), f"passive={passive}: bytes differ"
-    return Outcome(f"{BOTH}, passive and active")
+        return Outcome(f"{BOTH}, passive and active", *downloads(world, client, name))
 
 
 @entry("pyftpdlib", packages="python3-pyftpdlib")
@@ -274,7 +285,14 @@ def dovecot(world):
                 _, found = client.search(None, "ALL")
                 _, parts = client.fetch(found[0].split()[-1], "(RFC822)")
                 assert parts[0][1] == letter, "the letter differs"
-    return Outcome("0.4 MB up and down, five sessions")
+        rate = tools.calls(world, lambda: imap_session(world))
+    return Outcome("0.4 MB up and down, five sessions", rate, "sessions/s")
+
+
+def imap_session(world):
+    with imaplib.IMAP4(world.address, 1143, timeout=10) as client:
+        client.login("someone", "secret")
+        client.select()
 
 
 @entry("postfix (SMTP)", packages="postfix", timeout=120)
@@ -316,9 +334,11 @@ def postfix(world):
     with world.at_peer(), smtplib.SMTP(world.address, 2525, timeout=20) as client:
         for _ in range(3):
             client.sendmail("a@page.test", ["b@page.test"], letter)
+        small = ("a@page.test", ["b@page.test"], letter[:1000])
+        rate = tools.calls(world, lambda: client.sendmail(*small))
     os.kill(int((queue / "pid/master.pid").read_text()), signal.SIGTERM)
     server.wait(20)
-    return Outcome("0.7 MB in, three times")
+    return Outcome("0.7 MB in, three times", rate, "letters/s")
 
 
 @entry("ngircd", packages="ngircd")

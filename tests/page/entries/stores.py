@@ -9,6 +9,8 @@ from page import Outcome, entry
 from page import tools
 
 BOTH = "1 MB in, 1 MB out"
+# mosquitto's of one measurement.
+MESSAGES = 20_000
 
 
 def memcached(world, threads):
@@ -264,34 +266,39 @@ def beanstalkd(world):
 @entry("mosquitto", packages="mosquitto mosquitto-clients")
 def mosquitto(world):
     conf = world.folder / "mosquitto.conf"
-    conf.write_text("listener 1883 0.0.0.0\nallow_anonymous true\nuser root\n")
+    conf.write_text(
+        "listener 1883 0.0.0.0\nallow_anonymous true\nuser root\n"
+        f"max_queued_messages {MESSAGES}\n"
+    )
     server = world.stack(tools.sbin("mosquitto"), "-c", conf)
     world.wait_port(1883, process=server)
     path = tools.blob(world, "message.bin", 1_000_000)
-    listener = world.peer(
-        "stdbuf",
-        "-oL",
-        "mosquitto_sub",
-        "-h",
-        world.address,
-        "-t",
-        "page",
-        "-N",
-        "-C",
-        1,
-        "-q",
-        1,
-        "-d",
-    )
+    listener = subscribed(world, "page", 1, "-N")
+    world.peer("mosquitto_pub", "-h", world.address, "-t", "page", "-q", 1, "-f", path).finish(20)
+    listener.wait(20)
+    assert path.read_bytes() in listener.out.read_bytes(), "the message differs"
+    lines = world.folder / "lines"
+    lines.write_text("".join(f"message {number}\n" for number in range(MESSAGES)))
+    listener = subscribed(world, "lines", MESSAGES)
+    start = time.monotonic()
+    publish = f"mosquitto_pub -h {world.address} -t lines -q 1 -l <{lines}"
+    tools.measure(world, "sh", "-c", publish, seconds=40)
+    listener.wait(20)
+    rate = MESSAGES / (time.monotonic() - start)
+    assert f"message {MESSAGES - 1}\n" in listener.output(), "the last message is missing"
+    return Outcome(BOTH, rate, "messages/s")
+
+
+def subscribed(world, topic, count, *options):
+    """A client that ends after so many messages."""
+    words = ["mosquitto_sub", "-h", world.address, "-t", topic, "-C", count, "-q", 1, "-d"]
+    listener = world.peer("stdbuf", "-oL", *words, *options)
     until(
         lambda: "SUBACK" in listener.output() or not listener.is_running(),
         10,
         "the subscription holds",
     )
-    world.peer("mosquitto_pub", "-h", world.address, "-t", "page", "-q", 1, "-f", path).finish(20)
-    listener.wait(20)
-    assert path.read_bytes() in listener.out.read_bytes(), "the message differs"
-    return Outcome(BOTH)
+    return listener
 
 
 @entry("NATS", packages="nats-server")

@@ -64,7 +64,9 @@ def openvpn(world, ends):
     path = tools.blob(world)
     tools.fetch(world, "http://10.99.0.1:9000/big.bin", path)
     tools.upload(world, "http://10.99.0.1:9000", path)
-    return Outcome(BOTH)
+    url = "http://10.99.0.1:9000/big.bin"
+    rate = 3 * tools.calls(world, lambda: tools.fetch(world, url, path))
+    return Outcome(BOTH, rate, "MB/s down")
 
 
 @entry("OpenVPN over UDP, static key", packages="openvpn curl")
@@ -184,7 +186,13 @@ def rabbitmq(world):
             )
             kind, got = read_frame(sock)
             assert kind == "MESSAGE" and got == body, kind
-    return Outcome("0.5 MB in and out, three times")
+
+        def call():
+            stomp(sock, "SEND", {"destination": "/queue/page", "content-length": "64"}, b"x" * 64)
+            assert read_frame(sock) == ("MESSAGE", b"x" * 64)
+
+        rate = tools.calls(world, call)
+    return Outcome("0.5 MB in and out, three times", rate, "messages/s")
 
 
 def stomp(sock, kind, headers, body=b""):
