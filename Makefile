@@ -108,9 +108,9 @@ programs: build ## the page of programs: some eighty with their real clients (ha
 		cargo build -q --release --locked --manifest-path tests/page/$$crate/Cargo.toml \
 			--target-dir $${CARGO_TARGET_DIR:-target}/$$crate || exit 1; \
 	done
-	@scripts/setup $$(tests/page/run --packages)
+	@scripts/setup debootstrap
 	@scripts/trixie || echo "programs: without a chroot of Debian 13 there is no HTTP/3"
-	@tests/page/run $(PROGRAMS_ARGS)
+	@tests/page/run --install $(PROGRAMS_ARGS)
 
 sanitize: setup ## tests under AddressSanitizer and ThreadSanitizer (needs nightly)
 	@scripts/sanitize

@@ -65,12 +65,17 @@ def arguments():
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help="where the table goes; default: the book, if everything was run",
+        help="where the table goes; default: the book is updated, if everything was run",
     )
     parser.add_argument(
         "--update",
         metavar="FILE",
         help="a page whose rows of these programs are replaced; its other rows stay",
+    )
+    parser.add_argument(
+        "--install",
+        action="store_true",
+        help="install the packages of each program before it runs; some exclude each other",
     )
     parser.add_argument("--json", metavar="FILE", help="keep every run there")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -78,9 +83,9 @@ def arguments():
     parser.add_argument("--profile", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.mode = options.mode or list(MODES)
-    options.out = options.out or options.update
     if not options.out and not options.only and options.mode == list(MODES):
-        options.out = str(ROOT / "docs/book/src/page-of-programs.md")
+        options.update = options.update or str(ROOT / "docs/book/src/page-of-programs.md")
+    options.out = options.out or options.update
     return options
 
 
@@ -115,6 +120,8 @@ def run_entry(entry, options):
     row = {"name": entry.name, "version": "", "runs": {}, "on": str(datetime.date.today())}
     if entry.absent:
         return {**row, "absent": entry.absent}
+    if options.install and entry.version() is None:
+        subprocess.run([ROOT / "scripts" / "setup", *entry.packages], stdout=subprocess.DEVNULL)
     row["version"] = entry.version()
     if row["version"] is None:
         return None
