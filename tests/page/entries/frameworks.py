@@ -148,7 +148,8 @@ def served(world, program, rounds=4):
     for _ in range(rounds):
         tools.fetch(world, url, path)
         tools.upload(world, url, path)
-    return Outcome(f"3 MB down, 3 MB up, {rounds} times")
+    rate = 3 * tools.wrk(world, url, 4)
+    return Outcome(f"3 MB down, 3 MB up, {rounds} times", rate, "MB/s down")
 
 
 @entry("Tornado, two processes", packages="python3-tornado")
