@@ -7,17 +7,39 @@ from harness.process import until
 from page import Outcome, entry
 from page import tools
 
-LINES = 2000
+LINES, RATE = 2000, "requests/s"
 STREAM = "<stream:stream to='localhost' xmlns='jabber:client' version='1.0'"
 STREAM += " xmlns:stream='http://etherx.jabber.org/streams'>"
 
 
-def served(world, url, *options):
+def served(world, url):
     """The file comes whole, five times."""
     path = tools.blob(world, "www/big.bin")
     for _ in range(5):
+        tools.fetch(world, f"{url}/big.bin", path)
+    (path.parent / "small.txt").write_text("x" * 64)
+    rate = tools.ab(world, f"{url}/small.txt", 4)
+    return Outcome("a file of 3 MB down, five times", rate, RATE)
+
+
+def handed_on(world, url, *options):
+    """By a program before the digest server."""
+    path = tools.blob(world)
+    for _ in range(5):
         tools.fetch(world, f"{url}/big.bin", path, *options)
-    return Outcome("a file of 3 MB down, five times")
+        tools.upload(world, f"{url}/up", path, *options)
+    return Outcome("3 MB down, 3 MB up, five times")
+
+
+def rated(world, outcome, url, *options):
+    """The outcome with a rate of a thousand short connections."""
+    outcome.rate = tools.ab(world, f"{url}/", 4, "-n", 1000, *options)
+    outcome.unit = RATE
+    return outcome
+
+
+def digests(world):
+    return tools.digest_server(world, 9000).removeprefix("http://")
 
 
 def folder(world):
@@ -53,38 +75,41 @@ def busybox_httpd(world):
 
 @entry("pen, a balancer", packages="pen")
 def pen(world):
-    server = world.stack("pen", "-f", "-r", f"{world.address}:8080", origin(world))
+    server = world.stack("pen", "-f", "-r", f"{world.address}:8080", digests(world))
     world.wait_port(8080, process=server)
-    return served(world, f"http://{world.address}:8080")
+    url = f"http://{world.address}:8080"
+    return rated(world, handed_on(world, url), url)
 
 
 @entry("hitch (TLS), two workers", packages="hitch")
 def hitch(world):
-    host, port = origin(world).split(":")
+    host, port = digests(world).split(":")
     listen, behind = f"[{world.address}]:8443", f"[{host}]:{port}"
     pem = tools.certificate(world)[0]
     words = ["-u", "nobody", "-n", 2, "-f", listen, "-b", behind, pem]
     server = world.stack(tools.sbin("hitch"), *words)
     world.wait_port(8443, process=server)
-    return served(world, f"https://{world.address}:8443", "-k")
+    url = f"https://{world.address}:8443"
+    return rated(world, handed_on(world, url), url)
 
 
 @entry("privoxy", packages="privoxy")
 def privoxy(world):
     conf = world.folder / "privoxy"
     conf.write_text(f"listen-address {world.address}:8118\nlogdir .\nconfdir /etc/privoxy\n")
-    url = f"http://{origin(world)}"
+    url = f"http://{digests(world)}"
     server = world.stack(tools.sbin("privoxy"), "--no-daemon", conf)
     world.wait_port(8118, process=server)
-    return served(world, url, "-x", f"http://{world.address}:8118")
+    outcome = handed_on(world, url, "-x", f"http://{world.address}:8118")
+    return rated(world, outcome, url, "-X", f"{world.address}:8118")
 
 
 @entry("sslh", packages="sslh")
 def sslh(world):
-    words = ["-f", "-p", f"{world.address}:8443", "--http", origin(world), "-u", "root"]
+    words = ["-f", "-p", f"{world.address}:8443", "--http", digests(world), "-u", "root"]
     server = world.stack(tools.sbin("sslh"), *words)
     world.wait_port(8443, process=server)
-    return served(world, f"http://{world.address}:8443")
+    return handed_on(world, f"http://{world.address}:8443")
 
 
 @entry("prosody (XMPP)", packages="prosody")
