@@ -51,3 +51,4 @@ class Book(unittest.TestCase):
         names = [entry.name for entry in catalogue.load(ROOT / "tests/page/entries")]
         there = list(table.rows_of(text))
         self.assertEqual([name for name in names if name in there], there)
+        self.assertEqual([name for name in names if name not in there], [])

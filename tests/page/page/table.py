@@ -14,10 +14,11 @@ what its clients sent. Generators of load have no data of their own to compare: 
 or bytes, and those that have a status are checked to be good. Of a name server, an address over UDP
 and a long record over TCP are compared, and dnsperf loses no query.
 
-A rate is of one short run, or of the best of a few, on a shared machine with two cores, so it is
-accurate to about a third; those on Slipstack are multiples of the kernel's of the same run. *Run*
-has the date and, where it was measured, how busy other programs kept the processors just before. A
-failure has its reason.
+A rate is of one short run, or of the best of a few, on a shared machine with two cores; those on
+Slipstack are multiples of the kernel's of the same run. On an idle machine it is accurate to about
+a third; where others kept the processors busy, two runs may differ by a factor of four. *Run* has
+the date and, where it was measured, how busy others kept them just before. A failure has its
+reason.
 
 """
 # A machine of which others use less than this share counts as idle.
