@@ -27,4 +27,4 @@ pub(crate) mod steward;
 mod steward_wait;
 
 pub(crate) use fork::Inheritance;
-pub(crate) use state::{Lending, StewardSockets};
+pub(crate) use state::{Lending, StewardSockets, control_name};

@@ -21,6 +21,18 @@ use crate::socket::borrowed::control::Control;
 use crate::socket::description::Description;
 use crate::socket::kernel_socket::{replace, set_nonblocking};
 
+/// Behind the number of a control socket that the owner has not made.
+const BRANCH: char = 'b';
+
+/// Returns the name of a control socket in the text for a new program. `is_branch`: another process
+/// than the owner has made it.
+pub(crate) fn control_name(number: i32, is_branch: bool) -> String {
+    match is_branch {
+        true => format!("{number}{BRANCH}"),
+        false => number.to_string(),
+    }
+}
+
 /// Control sockets and sockets that a text has named so far.
 #[derive(Debug, Default)]
 pub(crate) struct StewardSockets {
@@ -160,12 +172,15 @@ impl Lending {
         }
     }
 
-    /// The control socket that has come under `number`; it moves out of the program's way.
+    /// The control socket that has come under the number of a [`control_name`]; it moves out of the
+    /// program's way.
     pub(crate) fn way(
         &self,
-        number: i32,
+        name: &str,
         steward_sockets: &mut StewardSockets,
     ) -> Option<Arc<Control>> {
+        let is_branch = name.ends_with(BRANCH);
+        let number: i32 = name.trim_end_matches(BRANCH).parse().ok()?;
         let mut ways = steward_sockets.ways.iter();
         if let Some((_, control)) = ways.find(|(known, _)| *known == number) {
             return Some(Arc::clone(control));
@@ -177,7 +192,10 @@ impl Lending {
         }
         let end = came.as_fd().try_clone_to_owned().ok()?;
         came.close();
-        let control = Arc::new(Control::new(raised(end)));
+        let control = Arc::new(match is_branch {
+            true => Control::branch(raised(end)),
+            false => Control::new(raised(end)),
+        });
         self.controls.lock().push(Arc::clone(&control));
         steward_sockets.ways.push((number, Arc::clone(&control)));
         Some(control)
@@ -220,5 +238,26 @@ impl Lending {
             add_kernel_part(set, *item);
         }
         self.drop_kernel_part(it);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::IntoRawFd;
+
+    use super::*;
+    use crate::socket::borrowed::child_message::control_pair;
+
+    #[test]
+    fn a_new_program_knows_which_control_sockets_the_owner_has_made() {
+        for is_branch in [false, true] {
+            let (_ours, theirs) = control_pair().unwrap();
+            let name = control_name(theirs.into_raw_fd(), is_branch);
+            let (lending, mut known) = (Lending::default(), StewardSockets::default());
+            let control = lending.way(&name, &mut known).unwrap();
+            assert_eq!(control.is_branch(), is_branch);
+            let again = lending.way(&name, &mut known).unwrap();
+            assert!(Arc::ptr_eq(&control, &again));
+        }
     }
 }

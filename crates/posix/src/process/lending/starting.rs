@@ -4,7 +4,8 @@
 //! A text describes its numbers (see [`Process::inherit`]): `h5n/ID/CONTROL/INODE/LOCAL/REMOTE` is
 //! a connection that no process has used yet, `d5n/…` the same for a datagram socket,
 //! `c5/ID/TOKEN/CONTROL/1/INODE/LOCAL/REMOTE` the end of a pair, `c5` one without a control socket
-//! to its steward.
+//! to its steward. CONTROL is a number, with `b` behind it if another process than the owner has
+//! made the socket.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -16,10 +17,10 @@ use rustix::net::{SocketType, sockopt};
 use slipstack_mem::Descriptor;
 
 use crate::addr::Family;
-use crate::lending::StewardSockets;
 use crate::lending::abstract_name;
 use crate::lending::fork::Fork;
 use crate::lending::post::Charge;
+use crate::lending::{StewardSockets, control_name};
 use crate::process::Process;
 use crate::process::lending::borrow::UserKind;
 use crate::socket::borrowed::Names;
@@ -124,9 +125,9 @@ impl Process {
                     let found = fork.names.binary_search_by_key(&socket.id, |it| it.id);
                     let names = found.ok().map(|at| &fork.names[at]);
                     let control = fork.control.as_ref().map(|(_, childs)| childs.as_raw_fd());
-                    names
-                        .zip(control)
-                        .map(|(names, control)| held(&socket, *to, names, control))
+                    names.zip(control).map(|(names, control)| {
+                        held(&socket, *to, names, &control_name(control, false))
+                    })
                 }
                 Some(Decided::Foreign(it)) => {
                     let branch = fork.branches.iter().find(|branch| {
@@ -137,7 +138,7 @@ impl Process {
                         (&socket, self.ids.inode_of(&socket)),
                         it,
                         *to,
-                        branch.map(|it| it.childs.as_raw_fd()),
+                        branch.map(|it| control_name(it.childs.as_raw_fd(), true)),
                     ))
                 }
                 _ => None,
@@ -179,7 +180,7 @@ impl Process {
         }
         let control = it.control().map(|control| {
             let _ = fcntl_setfd(control.end(), FdFlags::empty());
-            control.number()
+            control_name(control.number(), control.is_branch())
         });
         let named = (&**socket, self.ids.inode_of(socket));
         Some(borrowed(named, it, number, control))
@@ -199,7 +200,7 @@ impl Process {
         let number = Descriptor::new(number.trim_end_matches('n').parse().ok()?)?;
         rustix::io::fcntl_getfd(number.as_fd()).ok()?;
         let id = part()?.parse().ok()?;
-        let control = self.lending.way(part()?.parse().ok()?, steward_sockets)?;
+        let control = self.lending.way(part()?, steward_sockets)?;
         let names = Names::parse(id, part()?)?;
         let key = (id, control.number());
         if let Some(socket) = steward_sockets.held.get(&key) {
@@ -235,9 +236,7 @@ impl Process {
             return self.inherit_end(fd);
         };
         let (id, token) = (id.parse().ok()?, parts.next()?.parse().ok()?);
-        let control = self
-            .lending
-            .way(parts.next()?.parse().ok()?, steward_sockets)?;
+        let control = self.lending.way(parts.next()?, steward_sockets)?;
         let is_streaming = parts.next()? != "0";
         let names = Names::parse(id, parts.next()?)?;
         let number = Descriptor::new(fd)?;
@@ -277,7 +276,7 @@ impl Process {
     }
 }
 
-fn held(socket: &Description, number: i32, names: &Names, control: i32) -> String {
+fn held(socket: &Description, number: i32, names: &Names, control: &str) -> String {
     let letter = match socket.kind {
         Kind::Stream => 'h',
         Kind::Dgram => 'd',
@@ -291,7 +290,7 @@ fn borrowed(
     (socket, inode): (&Description, u64),
     it: &Borrowed,
     number: i32,
-    control: Option<i32>,
+    control: Option<String>,
 ) -> String {
     let Some(control) = control else {
         return format!("c{number}");
@@ -309,7 +308,7 @@ fn borrowed(
             let rest = names.text();
             format!("c{number}/{id}/{token}/{control}/{streams}/{rest}")
         }
-        None => held(socket, number, &names, control),
+        None => held(socket, number, &names, &control),
     }
 }
 

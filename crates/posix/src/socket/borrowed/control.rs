@@ -65,6 +65,10 @@ impl Control {
         }
     }
 
+    pub(crate) fn is_branch(&self) -> bool {
+        self.is_branch
+    }
+
     /// Returns the owner, if it has made the socket.
     pub(crate) fn owner(&self) -> Option<Pid> {
         if self.is_branch {
