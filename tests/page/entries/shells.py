@@ -90,7 +90,7 @@ def rsync(world):
     paths = [tools.blob(world, f"tree/{i}.bin", 100_000) for i in range(20)]
     conf = world.folder / "rsyncd.conf"
     conf.write_text(
-        "use chroot = no\nuid = root\ngid = root\npid file ="
+        "use chroot = no\nreverse lookup = no\nuid = root\ngid = root\npid file ="
         f" {world.folder}/rsync.pid\n[tree]\npath = {folder}\nread only = no\n"
     )
     server = world.stack("rsync", "--daemon", "--no-detach", "--port=8730", f"--config={conf}")
