@@ -62,6 +62,8 @@ pub(crate) struct Attachment {
     pub(crate) core: Option<usize>,
     /// The thread that the channel names as the engine's driver; 0 = none.
     driven_by: AtomicUsize,
+    /// The program confines itself: its threads may not be allowed to ask for their numbers.
+    names_no_drivers: AtomicBool,
     /// Taken by the thread that hands events out.
     pumping: Lock<()>,
     /// A thread found `pumping` taken, or has not looked yet.
@@ -97,6 +99,7 @@ impl Attachment {
             describe,
             core,
             driven_by: AtomicUsize::new(0),
+            names_no_drivers: AtomicBool::new(false),
             pumping: Lock::new(()),
             has_news: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
@@ -136,10 +139,17 @@ impl Attachment {
         }
     }
 
+    /// Names the calling thread for the last time.
+    pub(crate) fn note_last_driver(&self, thread: usize) {
+        self.note_driver(thread);
+        self.names_no_drivers.store(true, Ordering::Relaxed);
+    }
+
     #[cold]
     fn name_driver(&self, thread: usize) {
         self.driven_by.store(thread, Ordering::Relaxed);
-        if self.driver.placement() == Placement::InProcess {
+        let may_name = !self.names_no_drivers.load(Ordering::Relaxed);
+        if may_name && self.driver.placement() == Placement::InProcess {
             self.program.set_driving_thread(thread_id());
         }
     }

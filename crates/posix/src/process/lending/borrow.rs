@@ -353,6 +353,9 @@ impl Process {
     /// request it may be forbidden.
     pub fn before_confinement(&self) {
         self.lending.keeps_out.store(true, Ordering::Relaxed);
+        for attachment in self.engines.all() {
+            attachment.note_last_driver(self.kernel.thread());
+        }
         self.table.each_borrowed(|socket, it| {
             self.take_borrowed(socket, it, ReadRequest::All);
             it.stop_counting(&*self.kernel, socket);
