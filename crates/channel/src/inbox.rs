@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use crate::passing::{Passed, PassingHead};
 
 /// Version of the header and of every body; a reader takes no other.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 /// Length of the header.
 pub const INBOX_HEADER_LEN: usize = 8;
 /// Length of the prefix of a stray frame: the header, and the frame's link.
@@ -238,6 +238,7 @@ impl SlotGroup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::urgent::UrgentAhead;
 
     fn head() -> PassingHead {
         PassingHead {
@@ -263,6 +264,10 @@ mod tests {
         let open = Passed::Open {
             len: 77,
             has_fin: true,
+            urgent: UrgentAhead {
+                mark: Some((3, Some(b'!'))),
+                skips_first: true,
+            },
             image: b"image",
         };
         vec![

@@ -15,6 +15,7 @@ use crate::ids::SockId;
 use crate::layout::{CELL_LINES, CELLS_AT, PROGRAM_SOCKETS, SOCKETS, receive_arena};
 use crate::loan::Loan;
 use crate::state::State;
+use crate::urgent::UrgentAhead;
 
 /// With any of these there is no connection any more.
 const ENDED: [State; 2] = [State::CLOSED, State::ERR];
@@ -29,6 +30,8 @@ pub struct LeftConnection {
     pub read: u64,
     /// The peer has ended its stream.
     pub has_fin: bool,
+    /// From the first unread byte on.
+    pub urgent: UrgentAhead,
     /// The program has not accepted the connection: it waits in its listener's queue, or was about
     /// to go to another listener.
     pub is_unaccepted: bool,
@@ -63,6 +66,7 @@ impl LeftConnection {
             received,
             read,
             has_fin: bits.contains(State::FIN),
+            urgent: UrgentAhead::of(&cell, read),
             is_unaccepted: opened.index as usize >= PROGRAM_SOCKETS
                 && cell.is_unaccepted(state.generation),
             loan: cell.loan(),

@@ -9,10 +9,13 @@
 //! 8   tag: which messages belong together (u64)
 //! 16  local and remote address (16 bytes each, IPv4 mapped), local and remote port
 //! 52  a half-open connection's image; or length of the received bytes (u32), whether a FIN
-//!     followed them (u8), and the connection's image; or received bytes
+//!     followed them (u8), urgent data among them (10 bytes), and the connection's image; or
+//!     received bytes
 //! ```
 
 use std::net::{Ipv6Addr, SocketAddr};
+
+use crate::urgent::UrgentAhead;
 
 const KIND_AT: usize = 0;
 const HOPS_AT: usize = 1;
@@ -35,6 +38,7 @@ pub enum Passed<'a> {
     Open {
         len: u32,
         has_fin: bool,
+        urgent: UrgentAhead,
         image: &'a [u8],
     },
     Bytes(&'a [u8]),
@@ -76,10 +80,12 @@ pub(crate) fn write(head: &PassingHead, passed: Passed<'_>) -> Vec<u8> {
         Passed::Open {
             len,
             has_fin,
+            urgent,
             image,
         } => {
             out.extend_from_slice(&len.to_le_bytes());
             out.push(u8::from(has_fin));
+            out.extend_from_slice(&urgent.to_bytes());
             out.extend_from_slice(image);
         }
     }
@@ -106,10 +112,12 @@ pub(crate) fn read(frame: &[u8]) -> Option<(PassingHead, Passed<'_>)> {
         1 => Passed::HalfOpen(body),
         2 => {
             let (len, rest) = body.split_first_chunk::<4>()?;
-            let (&has_fin, image) = rest.split_first()?;
+            let (&has_fin, rest) = rest.split_first()?;
+            let (urgent, image) = UrgentAhead::split(rest)?;
             Passed::Open {
                 len: u32::from_le_bytes(*len),
                 has_fin: has_fin == 1,
+                urgent,
                 image,
             }
         }

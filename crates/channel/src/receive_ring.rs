@@ -311,15 +311,10 @@ impl ReceiveRing {
     /// Returns the urgent data that the program has not read past. [`ReceiveRing::look`] comes
     /// before.
     pub fn urgent_ahead(&self, end: &EngineEnd, sock: SockId) -> UrgentAhead {
-        let Some(cell) = end.cell(sock.index) else {
-            return UrgentAhead::default();
-        };
-        let word = cell.urgent();
-        let mark = word.mark().and_then(|mark| mark.checked_sub(self.consumed));
-        UrgentAhead {
-            mark: mark.map(|at| (at, word.byte())),
-            skips_first: cell.urgent_skipped() == self.consumed + 1,
-        }
+        let cell = end.cell(sock.index);
+        cell.map_or_else(UrgentAhead::default, |cell| {
+            UrgentAhead::of(&cell, self.consumed)
+        })
     }
 
     /// Publishes the output of [`ReceiveRing::urgent_ahead`] in a ring from which nothing has been

@@ -16,6 +16,7 @@ use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::owners::Owner;
 use crate::partial::{BYTES_MAX, Partial};
+use crate::passing::Untouched;
 use crate::yielding::Listening;
 
 /// Connections whose messages are incomplete; beyond this limit those of dead senders are dropped.
@@ -31,8 +32,7 @@ impl Engine {
         &mut self,
         conn: ConnId,
         ends: (SocketAddr, SocketAddr),
-        state: State,
-        bytes: &[u8],
+        untouched: Untouched<'_>,
     ) -> bool {
         let taker = self.find_taker(ends);
         if taker.is_none() {
@@ -46,9 +46,10 @@ impl Engine {
             hops: 0,
             is_bare: false,
             image: image.without_ranges(),
-            state,
-            bytes: bytes.to_vec(),
-            len: bytes.len(),
+            state: untouched.state,
+            urgent: untouched.urgent,
+            bytes: untouched.bytes.to_vec(),
+            len: untouched.bytes.len(),
         };
         let is_sent = self.post_on(taker, ends, &partial);
         // Until now the keeper would have passed it on if this process had been killed. The other
@@ -123,6 +124,7 @@ impl Engine {
         let open = Passed::Open {
             len: partial.len as u32,
             has_fin: partial.state.contains(State::RDHUP),
+            urgent: partial.urgent,
             image: &image,
         };
         let chunks = partial.bytes.chunks(PASSED_CHUNK).map(Passed::Bytes);
@@ -173,11 +175,7 @@ impl Engine {
                 }
                 return;
             }
-            Passed::Open {
-                len,
-                has_fin,
-                image,
-            } => self.expect(head, len, has_fin, image),
+            Passed::Open { .. } => self.expect(head, passed),
             Passed::Bytes(bytes) => {
                 if let Some(partial) = self.arriving.partial.get_mut(&head.tag) {
                     let room = partial.len - partial.bytes.len();
@@ -206,7 +204,17 @@ impl Engine {
         }
     }
 
-    fn expect(&mut self, head: &PassingHead, len: u32, has_fin: bool, image: &[u8]) {
+    /// Takes the first message of an open connection.
+    fn expect(&mut self, head: &PassingHead, passed: Passed<'_>) {
+        let Passed::Open {
+            len,
+            has_fin,
+            urgent,
+            image,
+        } = passed
+        else {
+            return;
+        };
         let Ok(image) = image.try_into() else {
             return;
         };
@@ -229,6 +237,7 @@ impl Engine {
                 true => State::FIN | State::RDHUP,
                 false => State::NONE,
             },
+            urgent,
             bytes: Vec::new(),
             len,
         };
@@ -276,9 +285,13 @@ impl Engine {
             self.inherit(now, conn, listener);
         }
         // The others may all have left the port while the listener here yields to them.
+        let untouched = Untouched {
+            state: partial.state,
+            bytes: &partial.bytes,
+            urgent: partial.urgent,
+        };
         let taken = ends.is_some_and(|ends| {
-            self.give_here(conn, ends, partial.state, &partial.bytes)
-                || self.give_back(conn, ends, partial.state, &partial.bytes, None)
+            self.give_here(conn, ends, untouched) || self.give_back(conn, ends, untouched, None)
         });
         if !taken {
             let mut fx = Fx::new(&mut self.env, &mut *self.device);

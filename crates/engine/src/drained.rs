@@ -1,6 +1,7 @@
 //! Connections that are completed while their listener is being closed. No program accepts them
 //! from it: data of their peers is kept until they move to another listener.
 
+use slipstack_channel::UrgentAhead;
 use slipstack_stack::{ConnId, ListenerId};
 
 use crate::partial::BYTES_MAX;
@@ -20,6 +21,7 @@ pub(crate) struct Completed {
     pub(crate) conn: ConnId,
     pub(crate) bytes: Vec<u8>,
     pub(crate) has_fin: bool,
+    pub(crate) urgent: UrgentAhead,
 }
 
 impl Drained {
@@ -40,6 +42,7 @@ impl Drained {
             conn,
             bytes: Vec::new(),
             has_fin: false,
+            urgent: UrgentAhead::default(),
         });
         true
     }
@@ -62,6 +65,12 @@ impl Drained {
     pub(crate) fn on_fin(&mut self, conn: ConnId) {
         if let Some(it) = self.find(conn) {
             it.has_fin = true;
+        }
+    }
+
+    pub(crate) fn on_urgent(&mut self, conn: ConnId, at: u64, byte: Option<u8>) {
+        if let Some(it) = self.find(conn) {
+            it.urgent.note(at, byte, it.bytes.len() as u64);
         }
     }
 
@@ -101,8 +110,10 @@ mod tests {
         assert!(drained.store(conn(5), 2, b"cd"));
         assert!(!drained.store(conn(6), 0, b"ab"), "not one of these");
         drained.on_fin(conn(5));
+        drained.on_urgent(conn(5), 2, Some(b'c'));
         let kept = drained.into_conns().pop().unwrap();
         assert_eq!((&kept.bytes[..], kept.has_fin), (&b"abcd"[..], true));
+        assert_eq!(kept.urgent.mark, Some((2, Some(b'c'))));
     }
 
     #[test]

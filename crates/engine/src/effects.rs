@@ -453,6 +453,9 @@ impl Environment {
     #[cold]
     fn on_urgent(&mut self, conn: ConnId, at: u64, byte: Option<u8>) {
         let Some(owner) = self.conn_owner(conn) else {
+            if let Some(drained) = &mut self.drained {
+                drained.on_urgent(conn, at, byte);
+            }
             return;
         };
         if let Some(client) = self.client(owner.client)

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use slipstack_channel::State;
+use slipstack_channel::{State, UrgentAhead};
 use slipstack_stack::ConnectionImage;
 
 /// Received bytes that travel with a connection at most.
@@ -17,6 +17,7 @@ pub(crate) struct Partial {
     pub(crate) is_bare: bool,
     pub(crate) image: ConnectionImage,
     pub(crate) state: State,
+    pub(crate) urgent: UrgentAhead,
     pub(crate) bytes: Vec<u8>,
     pub(crate) len: usize,
 }

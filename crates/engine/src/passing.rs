@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::{Ends, InboxMessage, SockId, State};
+use slipstack_channel::{Ends, InboxMessage, SockId, State, UrgentAhead};
 use slipstack_stack::{CloseMode, ConnId, HalfOpenImage, Instant, ListenerId, RxMeta};
 
 use crate::client::{Role, Yields};
@@ -19,6 +19,14 @@ use crate::yielding::Listening;
 /// Frames taken from the device at once, and how often, when a shared listener closes.
 const DRAIN_BUDGET: usize = 4096;
 const DRAIN_ROUNDS: usize = 16;
+
+/// Received parts of a connection that no program has accepted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Untouched<'a> {
+    pub(crate) state: State,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) urgent: UrgentAhead,
+}
 
 impl Engine {
     /// Schedules a connection that the program has not taken and will not take. Its listener is
@@ -119,6 +127,7 @@ impl Engine {
             conn,
             bytes,
             has_fin,
+            urgent,
         } in conns
         {
             self.env.flows.leave(conn);
@@ -126,10 +135,15 @@ impl Engine {
                 true => State::FIN | State::RDHUP,
                 false => State::NONE,
             };
+            let untouched = Untouched {
+                state,
+                bytes: &bytes,
+                urgent,
+            };
             let given = self.stack.tcp_endpoints(conn).is_some_and(|ends| {
-                self.give_here(conn, ends, state, &bytes)
-                    || self.give_away(conn, ends, state, &bytes)
-                    || self.give_back(conn, ends, state, &bytes, None)
+                self.give_here(conn, ends, untouched)
+                    || self.give_away(conn, ends, untouched)
+                    || self.give_back(conn, ends, untouched, None)
             });
             self.env.counters.passed_out += u64::from(given);
             if !given {
@@ -154,12 +168,18 @@ impl Engine {
         let state = socket.state;
         let from = socket.listener.map(|sock| Owner { sock, ..owner });
         let bytes = socket.receive.untouched(end, BYTES_MAX);
+        let urgent = socket.receive.urgent_ahead(end, owner.sock);
         let endpoints = self.stack.tcp_endpoints(conn);
         let passed = match (bytes, endpoints) {
             (Some(bytes), Some(ends)) => {
-                self.give_here(conn, ends, state, &bytes)
-                    || self.give_away(conn, ends, state, &bytes)
-                    || self.give_back(conn, ends, state, &bytes, from)
+                let untouched = Untouched {
+                    state,
+                    bytes: &bytes,
+                    urgent,
+                };
+                self.give_here(conn, ends, untouched)
+                    || self.give_away(conn, ends, untouched)
+                    || self.give_back(conn, ends, untouched, from)
             }
             _ => false,
         };
@@ -185,11 +205,10 @@ impl Engine {
         &mut self,
         conn: ConnId,
         (local, remote): (SocketAddr, SocketAddr),
-        state: State,
-        bytes: &[u8],
+        untouched: Untouched<'_>,
     ) -> bool {
         let listener = self.find_listener(local, self.stack.tcp_link(conn));
-        listener.is_some_and(|it| self.give_to(it, conn, (local, remote), state, bytes))
+        listener.is_some_and(|it| self.give_to(it, conn, (local, remote), untouched))
     }
 
     /// Finds a listener for an unwanted connection: one that listens although its program does not
@@ -198,8 +217,7 @@ impl Engine {
         &mut self,
         conn: ConnId,
         ends: (SocketAddr, SocketAddr),
-        state: State,
-        bytes: &[u8],
+        untouched: Untouched<'_>,
         from: Option<Owner>,
     ) -> bool {
         let link = self.stack.tcp_link(conn);
@@ -208,7 +226,7 @@ impl Engine {
         let owners: Vec<Owner> = owners.map(|it| it.owner).collect();
         let other = owners.iter().find(|owner| Some(**owner) != from);
         let found = other.or(owners.first()).copied();
-        found.is_some_and(|owner| self.give_to(owner, conn, ends, state, bytes))
+        found.is_some_and(|owner| self.give_to(owner, conn, ends, untouched))
     }
 
     fn give_to(
@@ -216,10 +234,14 @@ impl Engine {
         listener: Owner,
         conn: ConnId,
         (local, remote): (SocketAddr, SocketAddr),
-        state: State,
-        bytes: &[u8],
+        untouched: Untouched<'_>,
     ) -> bool {
         let ends = Ends::of(local, remote);
+        let Untouched {
+            state,
+            bytes,
+            urgent,
+        } = untouched;
         let Some(owner) = self.env.offer(listener, conn, &ends) else {
             return false;
         };
@@ -237,6 +259,7 @@ impl Engine {
             end.set_rcvbuf(owner.sock, rcvbuf);
             let step = socket.step;
             let is_stored = bytes.is_empty() || socket.receive.store(end, owner.sock, 0, bytes);
+            socket.receive.restore_urgent(end, owner.sock, urgent);
             if is_stored && !bytes.is_empty() {
                 let upto = bytes.len() as u64;
                 socket.receive.publish(end, owner.sock, upto, step);

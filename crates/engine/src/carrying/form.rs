@@ -13,11 +13,6 @@ const MAGIC: u64 = u64::from_le_bytes(*b"slipcon2");
 /// The first word of one that has ended.
 const MAGIC_ENDED: u64 = u64::from_le_bytes(*b"slipend2");
 
-/// Farthest that an urgent mark is ahead: more than all windows.
-const MARK_MAX: u64 = 1 << 40;
-const MARK_HAS_BYTE: u8 = 1;
-const SKIPS_FIRST: u8 = 2;
-
 /// Bits of a socket's state that hold wherever it is.
 const CARRIED: [State; 7] = [
     State::CONNECTED,
@@ -78,7 +73,7 @@ impl Carried {
                 put_addr(&mut all, *remote);
             }
         }
-        put_urgent(&mut all, self.urgent);
+        all.extend(self.urgent.to_bytes());
         all.extend(&self.bytes);
         all
     }
@@ -109,7 +104,7 @@ impl Carried {
             }
             _ => return None,
         };
-        let (urgent, bytes) = split_urgent(rest)?;
+        let (urgent, bytes) = UrgentAhead::split(rest)?;
         (bytes.len() <= BYTES_MAX).then(|| Carried {
             place,
             state,
@@ -170,34 +165,6 @@ fn split_addr(bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
     Some((SocketAddr::new(ip, u16::from_le_bytes(*port)), rest))
 }
 
-/// Puts the position of the mark plus one, or 0, then flags and the byte.
-fn put_urgent(all: &mut Vec<u8>, urgent: UrgentAhead) {
-    let (at, byte) = match urgent.mark {
-        Some((at, byte)) => (at + 1, byte),
-        None => (0, None),
-    };
-    let flags = [
-        (byte.is_some(), MARK_HAS_BYTE),
-        (urgent.skips_first, SKIPS_FIRST),
-    ];
-    let flags = flags.iter().filter(|(is_set, _)| *is_set);
-    all.extend(at.to_le_bytes());
-    all.push(flags.map(|(_, bit)| bit).sum());
-    all.push(byte.unwrap_or(0));
-}
-
-fn split_urgent(bytes: &[u8]) -> Option<(UrgentAhead, &[u8])> {
-    let (at, rest) = bytes.split_first_chunk()?;
-    let ([flags, byte], rest) = rest.split_first_chunk()?;
-    let at = u64::from_le_bytes(*at);
-    let byte = (flags & MARK_HAS_BYTE != 0).then_some(*byte);
-    let urgent = UrgentAhead {
-        mark: at.checked_sub(1).map(|at| (at, byte)),
-        skips_first: flags & SKIPS_FIRST != 0,
-    };
-    (at <= MARK_MAX).then_some((urgent, rest))
-}
-
 /// Returns the part before the received bytes of a connection that does not come from another
 /// engine ([`slipstack_channel::Driver::carry_in`]).
 pub fn carried_head(image: ConnectionImage, has_fin: bool) -> Vec<u8> {
@@ -218,6 +185,9 @@ pub fn carried_head(image: ConnectionImage, has_fin: bool) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Farther than a mark may be.
+    const MARK_MAX: u64 = 1 << 40;
 
     #[test]
     fn a_connection_that_moves_to_another_process_keeps_its_state() {

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use slipstack_channel::{PASSED_CHUNK, Passed, PassingHead};
+use slipstack_channel::{PASSED_CHUNK, Passed, PassingHead, UrgentAhead};
 use slipstack_stack::{
     Bound, CloseMode, ConnId, ConnectionImage, HalfOpenImage, Instant, ListenOptions, ListenerId,
     SocketOptions,
@@ -60,6 +60,7 @@ struct Waiting {
     /// Received in order.
     upto: usize,
     has_fin: bool,
+    urgent: UrgentAhead,
 }
 
 /// See the [module documentation](self).
@@ -83,7 +84,12 @@ pub(super) struct Detached<'a> {
     pub image: &'a ConnectionImage,
     pub bytes: &'a [u8],
     pub has_fin: bool,
+    pub urgent: UrgentAhead,
 }
+
+/// The part of a waiting connection that is not in its stack: received bytes, whether a FIN
+/// followed them, and urgent data.
+type Received = (Vec<u8>, bool, UrgentAhead);
 
 impl Backlogs {
     /// Records a SYN to a socket that no engine serves.
@@ -161,6 +167,7 @@ impl Backlogs {
             bytes: Vec::new(),
             upto: 0,
             has_fin: false,
+            urgent: UrgentAhead::default(),
         };
         self.conns.insert(conn, waiting);
     }
@@ -194,8 +201,14 @@ impl Backlogs {
         }
     }
 
+    pub(super) fn on_urgent(&mut self, conn: ConnId, at: u64, byte: Option<u8>) {
+        if let Some(waiting) = self.conns.get_mut(&conn) {
+            waiting.urgent.note(at, byte, waiting.upto as u64);
+        }
+    }
+
     /// A connection waits no more.
-    pub(super) fn forget(&mut self, conn: ConnId) -> Option<(Vec<u8>, bool)> {
+    pub(super) fn forget(&mut self, conn: ConnId) -> Option<Received> {
         let mut waiting = self.conns.remove(&conn)?;
         self.bytes -= waiting.bytes.len();
         let mut listeners = self.listeners.iter_mut();
@@ -203,7 +216,7 @@ impl Backlogs {
             listener.gone = listener.gone.wrapping_add(1);
         }
         waiting.bytes.truncate(waiting.upto);
-        Some((waiting.bytes, waiting.has_fin))
+        Some((waiting.bytes, waiting.has_fin, waiting.urgent))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -347,7 +360,7 @@ impl Net {
     }
 
     fn pass_waiting(&mut self, conn: ConnId, now: u64) {
-        let Some((bytes, has_fin)) = self.effects.backlogs.forget(conn) else {
+        let Some((bytes, has_fin, urgent)) = self.effects.backlogs.forget(conn) else {
             return;
         };
         let Some(image) = self.stack.tcp_detach(conn) else {
@@ -358,6 +371,7 @@ impl Net {
             image: &image,
             bytes: &bytes,
             has_fin,
+            urgent,
         };
         self.pass_on(detached, now);
     }
@@ -376,6 +390,7 @@ impl Net {
         let open = Passed::Open {
             len: detached.bytes.len() as u32,
             has_fin: detached.has_fin,
+            urgent: detached.urgent,
             image: &image,
         };
         let chunks = detached.bytes.chunks(PASSED_CHUNK).map(Passed::Bytes);
@@ -473,7 +488,13 @@ mod tests {
         assert!(backlogs.store(conn(1), 0, b"first"));
         backlogs.on_received(conn(1), 5);
         assert_eq!(backlogs.bytes, 11);
-        assert_eq!(backlogs.forget(conn(1)), Some((b"first".to_vec(), false)));
+        backlogs.on_urgent(conn(1), 4, Some(b't'));
+        let urgent = UrgentAhead {
+            mark: Some((4, Some(b't'))),
+            skips_first: false,
+        };
+        let received = (b"first".to_vec(), false, urgent);
+        assert_eq!(backlogs.forget(conn(1)), Some(received));
         assert_eq!((backlogs.bytes, backlogs.len()), (0, 0));
         assert!(!backlogs.store(conn(1), 0, b"gone"));
     }
@@ -488,7 +509,8 @@ mod tests {
         backlogs.on_fin(conn(3));
         assert_eq!(backlogs.on_port(80, |_| true), [5, 3, 9, 1].map(conn));
         assert_eq!(backlogs.ports(), [80, 81]);
-        assert_eq!(backlogs.forget(conn(3)), Some((Vec::new(), true)));
+        let received = (Vec::new(), true, UrgentAhead::default());
+        assert_eq!(backlogs.forget(conn(3)), Some(received));
         assert_eq!(backlogs.on_port(80, |_| true), [5, 9, 1].map(conn));
     }
 

@@ -322,6 +322,7 @@ impl Effects for NetEffects {
             } => self.backlogs.on_accepted(listener, conn, local),
             Event::Received { conn, upto } => self.backlogs.on_received(conn, upto),
             Event::Fin { conn } => self.backlogs.on_fin(conn),
+            Event::Urgent { conn, at, byte } => self.backlogs.on_urgent(conn, at, byte),
             _ => {}
         }
     }

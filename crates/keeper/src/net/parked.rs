@@ -192,6 +192,8 @@ impl Untaken {
 
 #[cfg(test)]
 mod tests {
+    use slipstack_channel::UrgentAhead;
+
     use super::*;
 
     fn head(port: u16) -> PassingHead {
@@ -229,6 +231,7 @@ mod tests {
         let open = Passed::Open {
             len: 0,
             has_fin: false,
+            urgent: UrgentAhead::default(),
             image: &[0; ConnectionImage::LEN],
         };
         parked.add(&head(1), open).unwrap();

@@ -57,6 +57,7 @@ impl Net {
             image: &image,
             bytes: &bytes,
             has_fin: left.has_fin,
+            urgent: left.urgent,
         };
         self.pass_on(detached, now);
         true
