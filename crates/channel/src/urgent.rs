@@ -125,7 +125,10 @@ mod tests {
         let mut urgent = UrgentAhead::default();
         urgent.note(0, None, 0);
         urgent.note(0, Some(b'!'), 0);
-        assert_eq!((urgent.mark, urgent.skips_first), (Some((0, Some(b'!'))), false));
+        assert_eq!(
+            (urgent.mark, urgent.skips_first),
+            (Some((0, Some(b'!'))), false)
+        );
         urgent.note(5, None, 1);
         urgent.note(9, None, 7);
         assert_eq!((urgent.mark, urgent.skips_first), (Some((9, None)), true));

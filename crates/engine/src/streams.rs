@@ -347,10 +347,13 @@ impl Engine {
     fn close_other(&mut self, now: Instant, owner: Owner, mode: CloseMode) {
         // Bytes written just before the close are still to be sent.
         self.on_send_before_close(now, owner);
+        // Its last datagrams wait for the device.
+        let waits = mode != CloseMode::Abort && self.env.unsent.contains(&owner);
         let Some(socket) = self.env.socket(owner) else {
             return;
         };
-        if socket.is_closing {
+        let is_datagram = matches!(socket.role, Role::Datagram(_));
+        if socket.is_closing && !(is_datagram && mode == CloseMode::Abort) {
             return;
         }
         if let (CloseMode::Pass, Role::Stream(conn)) = (mode, socket.role) {
@@ -365,6 +368,7 @@ impl Engine {
                 self.pass_waiting(now, owner);
                 self.release(owner);
             }
+            Role::Datagram(_) if waits => {}
             Role::Datagram(id) => {
                 self.close_datagram(owner, id);
                 self.release(owner);
