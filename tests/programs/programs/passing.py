@@ -90,6 +90,7 @@ def pass_bound(kind, what):
         sock.bind(("0.0.0.0", int(sys.argv[1])))
         if kind == socket.SOCK_DGRAM:
             sock.setblocking(True)
+            print("bound", flush=True)
         socket.send_fds(worker, [what], [sock.fileno()])
     while True:
         signal.pause()
