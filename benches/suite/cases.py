@@ -52,7 +52,8 @@ def all_cases():
     cases.append(Case("ping-pong", "echo", "echo", 1, extra=["--size", "64"]))
     size = ["--size", "64"]
     cases.append(Case("UDP echo", "echo", "datagrams", 8, pipeline=8, extra=size))
-    cases.append(Case("memcached -t 4", "memcached", "memcached", 32, workers=4))
+    for workers in (1, 4):
+        cases.append(Case(f"memcached -t {workers}", "memcached", "memcached", 32, workers=workers))
     for server in names.SERVERS:
         for workers in (1, 2):
             # A core for each: the second one's is the client's, too.

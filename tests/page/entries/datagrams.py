@@ -134,6 +134,20 @@ def memcached_udp(world):
     return Outcome("200 values in and out")
 
 
+@entry("UDP echo, 64 bytes", packages="gcc")
+def udp_echo(world):
+    program = world.folder / "udp_echo"
+    source = tools.PEER_SERVER.with_name("udp_echo.c")
+    world.beside("cc", "-O2", "-o", program, source).finish(30)
+    server = world.stack(program, "serve", world.address, 7007)
+    until(lambda: "bound" in server.output() or not server.is_running(), 20, "it is bound")
+    for length in (0, 1, 64, 1472):
+        asked = os.urandom(length)
+        assert tools.ask_udp(world, world.address, 7007, asked) == asked, f"{length} bytes"
+    text = tools.measure(world, program, "ask", world.address, 7007, tools.SECONDS, seconds=30)
+    return Outcome("four lengths back", float(text), "answers/s")
+
+
 @entry("mosh", packages="mosh")
 def mosh(world):
     words = ["mosh-server", "new", "-i", world.address, "-p", 60001, "-l", "LANG=C.UTF-8", "--"]

@@ -26,6 +26,10 @@ TARGETED = (
     "socat fork as a proxy",
     "nginx with PHP-FPM",
     "BIND",
+    "Knot, two UDP workers",
+    "memcached, one thread",
+    "memcached, four threads",
+    "UDP echo, 64 bytes",
 )
 LABELS = {"kernel": "kernel", "inprocess": "in the program", "instance": "instance"}
 HEAD = (
