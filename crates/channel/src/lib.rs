@@ -72,7 +72,7 @@ pub use passing::{HOPS_MAX, PASSED_CHUNK, Passed, PassingHead};
 pub use policy::{Asker, Policy};
 pub use program::{
     CARVED_MAX, Carved, Datagram, DatagramEnd, DatagramInPlace, Frozen, Full, Given, KEPT_MAX,
-    KeepError, ProgramEnd, Segment, Unsent, driving_thread,
+    KeepError, ProgramEnd, Receiving, Segment, Unsent, driving_thread,
 };
 pub use receive_ring::ReceiveRing;
 pub use reply::Reply;

@@ -33,7 +33,7 @@ mod ready;
 mod socket;
 
 pub use addr::AddrBytes;
-pub use calls::{CARVED_MAX, Carved, Kept, Splice};
+pub use calls::{CARVED_MAX, Carved, Give, Kept, Splice, Take};
 pub use errno::Errno;
 pub use interfaces::OwnAddress;
 pub use kernel::{Interruptions, Kernel, Owner, OwnerKind};

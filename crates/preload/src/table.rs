@@ -51,9 +51,9 @@ symbols! {
         -> ssize_t => messages::abi::sendmsg;
     whole [recvmmsg] (
         fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec
-    ) -> c_int => messages::abi::recvmmsg;
+    ) -> c_int => messages::many::abi::recvmmsg;
     whole [sendmmsg] (fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_int)
-        -> c_int => messages::abi::sendmmsg;
+        -> c_int => messages::many::abi::sendmmsg;
 
     // Sockets.
     whole [socket] (domain: c_int, kind: c_int, protocol: c_int) -> c_int => sockets::abi::socket;

@@ -50,7 +50,7 @@ pub use frozen::Frozen;
 pub use in_place::{DatagramEnd, DatagramInPlace};
 pub use kept::{KEPT_MAX, KeepError, Segment};
 pub use recv::Given;
-pub use udp::{Datagram, Unsent};
+pub use udp::{Datagram, Receiving, Unsent};
 
 /// No socket index, or no room, is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,12 +4,15 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use slipstack_mem::Guard;
+
 use crate::cell::Cell;
 use crate::command::Command;
 use crate::datagram::{Envelope, HEADER, Header, PAYLOAD_MAX};
 use crate::ids::SockId;
 
 use super::ProgramEnd;
+use super::sockets::RxSide;
 
 /// Reason why a datagram was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,17 +103,42 @@ impl ProgramEnd {
         let local = self.inner.sockets.find(sock)?;
         let cell = self.cell(sock.index)?;
         let mut rx = local.rx.lock();
-        let header = self.udp_header(sock, &cell, rx.tail)?;
-        let at = rx.tail + HEADER as u64;
-        let len = match header.len {
-            0 => 0,
-            len => self.copy_out(&cell, at, len, bufs),
-        };
+        let (header, len) = self.udp_copy(sock, &cell, rx.tail, bufs)?;
         if !peek {
             rx.tail += header.record_len() as u64;
             self.consumed(sock, &cell, &rx);
         }
         datagram(&header, len)
+    }
+
+    /// Copies the payload of the datagram at an offset of the ring, as far as there is room.
+    #[inline]
+    fn udp_copy(
+        &self,
+        sock: SockId,
+        cell: &Cell<'_>,
+        at: u64,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> Option<(Header, usize)> {
+        let header = self.udp_header(sock, cell, at)?;
+        let len = match header.len {
+            0 => 0,
+            len => self.copy_out(cell, at + HEADER as u64, len, bufs),
+        };
+        Some((header, len))
+    }
+
+    /// Begins to take several datagrams: no other thread takes one before this is dropped.
+    pub fn udp_receiving(&self, sock: SockId) -> Option<Receiving<'_>> {
+        let local = self.inner.sockets.find(sock)?;
+        let cell = self.cell(sock.index)?;
+        Some(Receiving {
+            program: self,
+            sock,
+            cell,
+            rx: local.rx.lock(),
+            is_any: false,
+        })
     }
 
     /// Peeks at the datagram that contains the byte `skip` of all waiting ones (SO_PEEK_OFF), from
@@ -184,6 +212,35 @@ impl ProgramEnd {
     pub fn udp_next_len(&self, sock: SockId) -> Option<usize> {
         self.udp_recv(sock, &mut [], true)
             .map(|datagram| datagram.full_len)
+    }
+}
+
+/// A socket whose datagrams are being taken, one after the other. The engine learns of the room at
+/// the end.
+pub struct Receiving<'a> {
+    program: &'a ProgramEnd,
+    sock: SockId,
+    cell: Cell<'a>,
+    rx: Guard<'a, RxSide>,
+    is_any: bool,
+}
+
+impl Receiving<'_> {
+    /// Takes the next datagram, cut to the length of the buffers.
+    pub fn take(&mut self, bufs: &mut [IoSliceMut<'_>]) -> Option<Datagram> {
+        let (program, at) = (self.program, self.rx.tail);
+        let (header, len) = program.udp_copy(self.sock, &self.cell, at, bufs)?;
+        self.rx.tail += header.record_len() as u64;
+        self.is_any = true;
+        datagram(&header, len)
+    }
+}
+
+impl Drop for Receiving<'_> {
+    fn drop(&mut self) {
+        if self.is_any {
+            self.program.consumed(self.sock, &self.cell, &self.rx);
+        }
     }
 }
 

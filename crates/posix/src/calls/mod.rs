@@ -12,6 +12,7 @@ mod in_place;
 mod interfaces;
 mod kernel_sockets;
 mod kqueue;
+mod many;
 pub(crate) mod name;
 pub(crate) mod options;
 mod poll;
@@ -28,4 +29,5 @@ mod splice;
 
 pub use carved::{CARVED_MAX, Carved};
 pub use in_place::Kept;
+pub use many::{Give, Take};
 pub use splice::Splice;

@@ -29,7 +29,7 @@ use crate::socket::{Begun, Dgram, QueuedMessage, Side, payload_longest};
 
 const UDP_LEN: usize = 8;
 /// A payload that fits any packet.
-const DATAGRAM_SURE: usize = 508;
+pub(super) const DATAGRAM_SURE: usize = 508;
 /// Datagrams that one call sends at most (Linux's UDP_MAX_SEGMENTS).
 const SEGMENTS_MAX: usize = 128;
 /// Priorities that every program may set (sk_set_prio_allowed()).
@@ -45,7 +45,7 @@ pub(super) struct Destination {
 
 impl Destination {
     /// Returns the destination `to`, or else the socket's peer.
-    fn of(dgram: &Dgram, to: Option<SocketAddr>) -> Result<Destination, Errno> {
+    pub(super) fn of(dgram: &Dgram, to: Option<SocketAddr>) -> Result<Destination, Errno> {
         let addr = to.or(*dgram.remote.lock()).ok_or(Errno::EDESTADDRREQ)?;
         Ok(Destination {
             addr,
@@ -53,7 +53,12 @@ impl Destination {
         })
     }
 
-    fn check(self, network: &Network, socket: &Description, is_direct: bool) -> Result<(), Errno> {
+    pub(super) fn check(
+        self,
+        network: &Network,
+        socket: &Description,
+        is_direct: bool,
+    ) -> Result<(), Errno> {
         if self.is_named {
             check_ways(socket, self.addr)?;
         }
@@ -137,7 +142,7 @@ impl Process {
     }
 
     /// Returns the envelope of a datagram, once everything is found to be right.
-    fn envelope(
+    pub(super) fn envelope(
         &self,
         dgram: &Dgram,
         destination: Destination,
@@ -325,7 +330,7 @@ impl Process {
 }
 
 /// Returns the destination of a datagram that does not go to its socket's peer.
-fn destination(to: Option<&[u8]>, family: Family) -> Result<Option<SocketAddr>, Errno> {
+pub(super) fn destination(to: Option<&[u8]>, family: Family) -> Result<Option<SocketAddr>, Errno> {
     match to.map(|to| parse_destination(to, family)).transpose()? {
         Some(Given::Addr(addr)) if addr.port() == 0 => Err(Errno::EINVAL),
         Some(Given::Addr(addr)) => Ok(Some(addr)),
@@ -334,7 +339,7 @@ fn destination(to: Option<&[u8]>, family: Family) -> Result<Option<SocketAddr>, 
     }
 }
 
-fn total(bufs: &[IoSlice<'_>]) -> usize {
+pub(super) fn total(bufs: &[IoSlice<'_>]) -> usize {
     bufs.iter().map(|buf| buf.len()).sum()
 }
 

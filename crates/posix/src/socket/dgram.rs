@@ -378,6 +378,15 @@ impl Dgram {
         Ok(found)
     }
 
+    /// The part on the stack, if nothing but its own datagrams is to be had: no error, none that
+    /// were left before a move, and no filter that drops some.
+    pub(crate) fn plain_part(&self) -> Option<(Arc<Attachment>, SockId)> {
+        let has_more = self.has_left.load(Ordering::Relaxed) || self.filters.is_on();
+        let (attachment, sock) = self.part().filter(|_| !has_more)?;
+        let has_error = attachment.seen(sock).is_error() || self.has_next_error();
+        (!has_error).then_some((attachment, sock))
+    }
+
     /// SO_PEEK_OFF: as a peek of [`Dgram::recv`]; also returns how many bytes of the datagram
     /// precede the copied ones.
     #[cold]

@@ -2,28 +2,24 @@
 //! ours may be in the message.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
-use core::ffi::{c_int, c_uint};
+use core::ffi::c_int;
 use std::io::{IoSlice, IoSliceMut};
-use std::time::{Duration, Instant};
 
-use libc::{mmsghdr, msghdr, sockaddr_storage, socklen_t, ssize_t, timespec};
-use slipstack_posix::{Errno, Process, Received};
+use libc::{msghdr, sockaddr_storage, socklen_t, ssize_t};
+use slipstack_posix::{Errno, Received};
 
 use super::HEADER_LEN;
 use super::rights::{self, Departure};
-use crate::call::{Restart, answer, answer_uncancelled, is_ours, length, place_to_discard};
+use crate::call::{Restart, answer, is_ours, length, place_to_discard};
 use crate::next;
-use crate::raw::{errno, fail};
-use crate::{abi, cancel, process};
-
-/// Linux's cap on messages per call.
-const MESSAGES_MAX: c_uint = 1024;
+use crate::raw::fail;
+use crate::{abi, process};
 
 /// Returns a message's control messages, if there can be any.
 ///
 /// # Safety
 /// As for `msghdr` in C.
-unsafe fn control<'a>(header: &msghdr) -> &'a [u8] {
+pub(super) unsafe fn control<'a>(header: &msghdr) -> &'a [u8] {
     if header.msg_controllen < HEADER_LEN {
         return &[];
     }
@@ -79,7 +75,7 @@ pub unsafe fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
         Ok(header) => header,
         Err(errno) => return fail(errno) as ssize_t,
     };
-    if !header.msg_name.is_null() && header.msg_namelen.cast_signed() < 0 {
+    if has_bad_name(header) {
         return fail(Errno::EINVAL) as ssize_t;
     }
     // SAFETY: the program's place for control messages.
@@ -122,7 +118,7 @@ pub unsafe fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
 }
 
 /// Writes the fields of a received message other than its bytes.
-unsafe fn fill(msg: *mut msghdr, received: Received, flags: c_int) -> Result<(), Errno> {
+pub(super) unsafe fn fill(msg: *mut msghdr, received: Received, flags: c_int) -> Result<(), Errno> {
     // SAFETY: the program's message, checked by the caller.
     let header = unsafe { &mut *msg };
     let name: *mut libc::sockaddr = header.msg_name.cast();
@@ -135,8 +131,13 @@ unsafe fn fill(msg: *mut msghdr, received: Received, flags: c_int) -> Result<(),
     Ok(())
 }
 
+/// Whether a message's place for an address has an impossible length.
+pub(super) fn has_bad_name(header: &msghdr) -> bool {
+    !header.msg_name.is_null() && header.msg_namelen.cast_signed() < 0
+}
+
 /// Bytes that a message has for control messages.
-fn control_room(header: &msghdr) -> usize {
+pub(super) fn control_room(header: &msghdr) -> usize {
     if header.msg_control.is_null() {
         0
     } else {
@@ -145,7 +146,7 @@ fn control_room(header: &msghdr) -> usize {
 }
 
 /// __copy_msghdr(): an address is cut to the longest there is.
-unsafe fn destination<'a>(header: &msghdr) -> Result<Option<&'a [u8]>, Errno> {
+pub(super) unsafe fn destination<'a>(header: &msghdr) -> Result<Option<&'a [u8]>, Errno> {
     const LONGEST: socklen_t = size_of::<sockaddr_storage>() as socklen_t;
     if header.msg_name.is_null() || header.msg_namelen == 0 {
         return Ok(None);
@@ -190,144 +191,4 @@ pub unsafe fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's buffers.
     let result = unsafe { abi::with_slices(vecs, count, Errno::EMSGSIZE, send) };
     result.unwrap_or_else(|errno| fail(errno) as ssize_t)
-}
-
-pub unsafe fn recvmmsg(
-    fd: c_int,
-    msgs: *mut mmsghdr,
-    count: c_uint,
-    flags: c_int,
-    timeout: *mut timespec,
-) -> c_int {
-    if !is_ours(fd) {
-        // SAFETY: the program's own call.
-        let result = unsafe { (next::recvmmsg.get())(fd, msgs, count, flags, timeout) };
-        for index in 0..result.max(0) as usize {
-            // SAFETY: inside the program's array.
-            let slot = unsafe { msgs.add(index) };
-            // SAFETY: a message that the kernel has filled.
-            let header = unsafe { &(*slot).msg_hdr };
-            // SAFETY: as above.
-            rights::on_arrival(unsafe { control(header) });
-        }
-        return result;
-    }
-    // SAFETY: null or the program's structure.
-    let limit = match unsafe { abi::timespec(timeout) } {
-        Ok(limit) => limit,
-        Err(errno) => return fail(errno),
-    };
-    let begun = Instant::now();
-    let mut one = flags & !libc::MSG_WAITFORONE;
-    let mut done = 0;
-    while done < count.min(MESSAGES_MAX) {
-        let slot = msgs.wrapping_add(done as usize);
-        if abi::is_out_of_reach(slot) {
-            let _ = fail(Errno::EFAULT);
-            break;
-        }
-        // SAFETY: a message of the program's.
-        let header = unsafe { &raw mut (*slot).msg_hdr };
-        // SAFETY: the program's own call.
-        let result = unsafe { recvmsg(fd, header, one) };
-        let Ok(len) = u32::try_from(result) else {
-            break;
-        };
-        // SAFETY: a message of the program's.
-        unsafe { (*slot).msg_len = len };
-        done += 1;
-        if flags & libc::MSG_WAITFORONE != 0 {
-            one |= libc::MSG_DONTWAIT;
-        }
-        if limit.is_some_and(|limit| begun.elapsed() >= limit) {
-            break;
-        }
-    }
-    if done > 1 {
-        let note = |process: &Process| {
-            process.note_received(fd, done as usize);
-            Ok(0)
-        };
-        answer_uncancelled(Restart::Never, note, || 0);
-    }
-    // SAFETY: null or the program's structure.
-    if let (Some(limit), Some(left)) = (limit, unsafe { timeout.as_mut() }) {
-        let rest = limit.saturating_sub(begun.elapsed());
-        *left = to_timespec(rest);
-    }
-    count_or_failure(done, count)
-}
-
-pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
-    // SAFETY: the program's array.
-    if !is_ours(fd) && !unsafe { any_has_control(msgs, count) } {
-        // SAFETY: the program's own call.
-        return unsafe { (next::sendmmsg.get())(fd, msgs, count, flags) };
-    }
-    // Not after the burst has begun.
-    cancel::point();
-    let mut done = 0;
-    let is_burst = count > 1;
-    if is_burst {
-        let begin = |process: &Process| {
-            process.begin_burst();
-            Ok(0)
-        };
-        answer_uncancelled(Restart::Never, begin, || 0);
-    }
-    while done < count.min(MESSAGES_MAX) {
-        let slot = msgs.wrapping_add(done as usize);
-        if abi::is_out_of_reach(slot) {
-            let _ = fail(Errno::EFAULT);
-            break;
-        }
-        // SAFETY: a message of the program's.
-        let header = unsafe { &raw const (*slot).msg_hdr };
-        // SAFETY: the program's own call.
-        let result = unsafe { sendmsg(fd, header, flags) };
-        let Ok(len) = u32::try_from(result) else {
-            break;
-        };
-        // SAFETY: a message of the program's.
-        unsafe { (*slot).msg_len = len };
-        done += 1;
-    }
-    let reason = Errno(errno());
-    if is_burst {
-        let end = |process: &Process| {
-            process.end_burst(fd, done as usize);
-            Ok(0)
-        };
-        answer_uncancelled(Restart::Never, end, || 0);
-    }
-    if done == 0 && count != 0 {
-        return fail(reason);
-    }
-    done.cast_signed()
-}
-
-unsafe fn any_has_control(msgs: *const mmsghdr, count: c_uint) -> bool {
-    let is_place = !abi::is_out_of_reach(msgs);
-    is_place
-        && (0..count.min(MESSAGES_MAX) as usize).any(|index| {
-            // SAFETY: inside the program's array.
-            let slot = unsafe { msgs.add(index) };
-            // SAFETY: a message of the program's.
-            unsafe { (*slot).msg_hdr.msg_controllen >= HEADER_LEN }
-        })
-}
-
-/// As many as were done; the error counts only when it hit the first.
-fn count_or_failure(done: c_uint, count: c_uint) -> c_int {
-    if done == 0 && count != 0 {
-        return fail(Errno(errno()));
-    }
-    done.cast_signed()
-}
-
-fn to_timespec(time: Duration) -> timespec {
-    timespec {
-        tv_sec: time.as_secs().cast_signed(),
-        tv_nsec: time.subsec_nanos().into(),
-    }
 }

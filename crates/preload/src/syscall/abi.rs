@@ -161,12 +161,18 @@ unsafe fn special(number: c_long, args: [usize; 6]) -> Option<c_long> {
         libc::SYS_recvmmsg => {
             // SAFETY: the program's own call.
             unsafe {
-                messages::abi::recvmmsg(a as c_int, b as *mut _, c as u32, d as c_int, e as *mut _)
+                messages::many::abi::recvmmsg(
+                    a as c_int,
+                    b as *mut _,
+                    c as u32,
+                    d as c_int,
+                    e as *mut _,
+                )
             }
         }
         libc::SYS_sendmmsg => {
             // SAFETY: the program's own call.
-            unsafe { messages::abi::sendmmsg(a as c_int, b as *mut _, c as u32, d as c_int) }
+            unsafe { messages::many::abi::sendmmsg(a as c_int, b as *mut _, c as u32, d as c_int) }
         }
         // SAFETY: the program's own call.
         libc::SYS_splice => unsafe {

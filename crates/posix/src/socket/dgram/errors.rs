@@ -46,6 +46,11 @@ impl Dgram {
             .or(next)
     }
 
+    /// Keeps an error that a call has met and not reported for the next one.
+    pub(crate) fn keep_error(&self, error: Errno) {
+        self.next_error.store(error.0, Ordering::Release);
+    }
+
     pub(super) fn has_next_error(&self) -> bool {
         self.next_error.load(Ordering::Acquire) != 0
     }
