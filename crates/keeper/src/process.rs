@@ -15,6 +15,8 @@ use crate::leases::ProcessKey;
 const CORES: &str = "Cpus_allowed_list:";
 /// Line with its numbers, from the outermost PID namespace that is visible to its own.
 const NUMBERS: &str = "NSpid:";
+/// Threads of a process among which one is looked for: the keeper does nothing else meanwhile.
+const LOOKED_AT_MAX: usize = 256;
 /// Descriptors that a keeper or instance with all its clients may need.
 const DESCRIPTORS: u64 = 65_536;
 
@@ -78,7 +80,7 @@ pub fn cores_of(process: u32, thread: u32) -> String {
 }
 
 /// Returns the thread of a process that calls itself `told`, which may be in a PID namespace of its
-/// own, by its number here. `None`: it has ended.
+/// own, by its number here. `None`: it has ended, or is not among the first of very many.
 #[must_use]
 pub fn thread_of(process: u32, told: u32) -> Option<u32> {
     let is_it = |thread: &u32| {
@@ -91,7 +93,7 @@ pub fn thread_of(process: u32, told: u32) -> Option<u32> {
     Some(told).filter(is_it).or_else(|| {
         let tasks = fs::read_dir(format!("/proc/{process}/task")).ok()?;
         let number = |task: fs::DirEntry| task.file_name().to_str()?.parse().ok();
-        tasks.flatten().filter_map(number).find(is_it)
+        tasks.flatten().take(LOOKED_AT_MAX).filter_map(number).find(is_it)
     })
 }
 

@@ -418,8 +418,10 @@ impl Net {
             backlogs, intents, ..
         } = &mut self.effects;
         let closed = backlogs.take_listeners(port, |it| {
-            let (ip, link) = (it.local.ip(), it.link);
-            !intents.has(port, now, |intent, on| (intent.ip, on) == (ip, link))
+            let there = (it.local.ip(), it.intent.is_v6_only, it.link);
+            !intents.has(port, now, |intent, on| {
+                (intent.ip, intent.is_v6_only, on) == there
+            })
         });
         for it in &closed {
             let _ = self.stack.tcp_unlisten(it.id);

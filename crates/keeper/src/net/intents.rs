@@ -125,11 +125,12 @@ impl Intents {
         has
     }
 
-    /// Returns the socket at this address that has made this choice of a link.
+    /// Returns the socket at this address that has made this choice of a link; of several the one
+    /// that [`Self::find`] returns.
     pub(super) fn at(&mut self, local: SocketAddr, link: u16, now: u64) -> Option<Intent> {
         let of = |ports: &Ports, links: &[(u16, u32)]| {
             let mut intents = ports.get(&local.port())?.iter();
-            let found = intents.find(|it| it.ip == local.ip() && choice_of(links, it) == link);
+            let found = intents.rfind(|it| it.ip == local.ip() && choice_of(links, it) == link);
             found.copied()
         };
         let links = std::mem::take(&mut self.links);
