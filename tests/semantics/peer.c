@@ -17,6 +17,9 @@
  *          bye    closes at once
  *          count  counts bytes until the end or an error, says the count to the asker
  *          udp    sends the datagram "ping" there
+ *          flows  sends it 40 datagrams "number 0" and so on, each from a socket of its own
+ *          asks   the same; says to the asker how many of the sockets got their datagram back
+ *          train  sends 200 datagrams "train 0" and so on from one socket, one each millisecond
  * UDP 7001 echo, 7002 answers each datagram with two, 7003 with ten joined ones (UDP_SEGMENT),
  *     7011 echo over IPv6, 7004 with its type of service and time to live
  */
@@ -106,6 +109,42 @@ static void report(int fd) {
     send_all(fd, said, len);
 }
 
+enum { FLOWS = 40, TRAIN = 200, ANSWER_MS = 5000 };
+
+/* How many of the sockets get back the datagram that they have sent, each once. */
+static int answers(int *fds, int count) {
+    struct pollfd waits[FLOWS];
+    char want[32], got[64];
+    int good = 0;
+    for (int i = 0; i < count; i++) waits[i] = (struct pollfd){fds[i], POLLIN, 0};
+    for (int left = count; left > 0;) {
+        if (poll(waits, count, ANSWER_MS) <= 0) break;
+        for (int i = 0; i < count; i++) {
+            if (!waits[i].revents) continue;
+            ssize_t n = recv(fds[i], got, sizeof got, MSG_DONTWAIT);
+            int len = sprintf(want, "number %d", i);
+            good += n == len && !memcmp(got, want, len);
+            waits[i].fd = -1, left--;
+        }
+    }
+    for (int i = 0; i < count; i++) good -= recv(fds[i], got, sizeof got, MSG_DONTWAIT) >= 0;
+    return good;
+}
+
+static void many_datagrams(int fd, struct sockaddr_in *to, const char *what) {
+    int fds[FLOWS], is_train = !strcmp(what, "train"), count = is_train ? TRAIN : FLOWS;
+    char text[32];
+    send_all(fd, "sends\n", 6);
+    for (int i = 0; i < count; i++) {
+        if (i < FLOWS) fds[i] = socket(AF_INET, SOCK_DGRAM, 0);
+        int len = sprintf(text, "%s %d", is_train ? "train" : "number", i);
+        sendto(fds[is_train ? 0 : i], text, len, 0, (void *)to, sizeof *to);
+        if (is_train) usleep(1000);
+    }
+    if (!strcmp(what, "asks")) send_all(fd, text, sprintf(text, "%d\n", answers(fds, FLOWS)));
+    for (int i = 0; i < FLOWS; i++) close(fds[i]);
+}
+
 static void connect_back(int fd) {
     char line[64] = "", what[16] = "", buf[256];
     int port = 0;
@@ -115,6 +154,10 @@ static void connect_back(int fd) {
     socklen_t len = sizeof to;
     getpeername(fd, (void *)&to, &len);
     to.sin_port = htons(port);
+    if (!strcmp(what, "flows") || !strcmp(what, "asks") || !strcmp(what, "train")) {
+        many_datagrams(fd, &to, what);
+        return;
+    }
     int out = socket(AF_INET, strncmp(what, "udp", 3) ? SOCK_STREAM : SOCK_DGRAM, 0);
     if (connect(out, (void *)&to, sizeof to)) {
         send_all(fd, "failed\n", 7);

@@ -63,6 +63,90 @@ static pid_t start(const char *what, int fd, int is_input) {
     return child;
 }
 
+/* How many datagrams "number 0" and so on come, each counted once. */
+static int heard(int fd, int count) {
+    unsigned char seen[64] = {0};
+    int good = 0, number;
+    while (good < count) {
+        char text[32] = "";
+        struct pollfd p = {fd, POLLIN, 0};
+        if (poll(&p, 1, 3000) != 1) break;
+        if (recv(fd, text, sizeof text - 1, MSG_DONTWAIT) < 0) continue;
+        if (sscanf(text, "number %d", &number) == 1 && number >= 0 && number < count)
+            good += !seen[number]++;
+    }
+    return good;
+}
+
+/* Receives `count` datagrams; a child of its own answers each. Returns how many there were. */
+static int fork_for_each(int fd, int count) {
+    pid_t made[64];
+    int forked = 0;
+    for (; forked < count; forked++) {
+        char text[32];
+        struct sockaddr_in from;
+        socklen_t len = sizeof from;
+        struct pollfd p = {fd, POLLIN, 0};
+        if (poll(&p, 1, 5000) != 1) break;
+        ssize_t n = recvfrom(fd, text, sizeof text, 0, (void *)&from, &len);
+        if (n < 0) break;
+        made[forked] = fork();
+        if (!made[forked]) _exit(sendto(fd, text, n, 0, (void *)&from, sizeof from) != n);
+    }
+    for (int i = 0; i < forked; i++) ended(made[i]);
+    return forked;
+}
+
+static void serve_the_peer(int port, int is_used) {
+    int fd = bound(port);
+    if (is_used) ask_echo(fd, "used"), answer(fd, 0);
+    int control = ask_peer(port, "asks");
+    char said[64] = "";
+    NOTE("from the wire, %s: a child for each of %d", is_used ? "used" : "new",
+         fork_for_each(fd, 40));
+    read_all(control, said, sizeof said - 1);
+    NOTE("the peer says: %s", said);
+    close(control), close(fd);
+}
+
+/* Asks the server in this program; how many answers come. */
+static int asks_own(int port, int count) {
+    int fd = socket(AF_INET, SOCK_DGRAM, 0), good = 0;
+    struct timeval limit = {3, 0};
+    struct sockaddr_in to = at(own_ip(), port);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    for (int i = 0; i < count; i++) {
+        char text[32], got[32];
+        int len = sprintf(text, "number %d", i);
+        sendto(fd, text, len, 0, (void *)&to, sizeof to);
+        good += recv(fd, got, sizeof got, 0) == len && !memcmp(text, got, len);
+    }
+    close(fd);
+    return good;
+}
+
+enum { OWN_COUNT = 10 };
+static int own_port;
+
+static void *client(void *argument) {
+    return (void *)(intptr_t)asks_own(own_port, OWN_COUNT);
+}
+
+static void serve_this_program(int port, int is_thread) {
+    int fd = bound(port), good;
+    own_port = port;
+    pthread_t thread;
+    pid_t child = 0;
+    if (is_thread) pthread_create(&thread, NULL, client, NULL);
+    else if (!(child = fork())) _exit(asks_own(port, OWN_COUNT));
+    int forked = fork_for_each(fd, OWN_COUNT);
+    void *result;
+    if (is_thread) pthread_join(thread, &result), good = (intptr_t)result;
+    else good = ended(child);
+    NOTE("a client in %s: %d asked, %d answered", is_thread ? "a thread" : "a child", forked, good);
+    close(fd);
+}
+
 /* The peer says with which type of service and time to live it was asked. */
 static void say_marks(const char *what, int fd) {
     char said[64];
@@ -115,16 +199,8 @@ int main(int argc, char **argv) {
         pause();
     }
     NOTE("what a sleeping child has asked for: %d", answer(fd, 0));
-    int good = 0;
-    for (int i = 0; i < 40; i++) {
-        char word[16];
-        int len = snprintf(word, sizeof word, "number %d", i);
-        int other = socket(AF_INET, SOCK_DGRAM, 0);
-        /* From the peer, on flows of their own: it answers where it is asked from. */
-        ask_echo(fd, word);
-        good += answer(fd, 0) == len;
-        close(other);
-    }
+    int control = ask_peer(7330, "flows"), good = heard(fd, 40);
+    close(control);
     NOTE("beside it the parent hears: %d of 40", good);
     kill(child, SIGKILL);
     ended(child);
@@ -157,4 +233,8 @@ int main(int argc, char **argv) {
     SAY(write(connected, "connected", 9));
     readable(connected);
     NOTE("a program receives from a connected one: %d", ended(start("receives", connected, 1)));
+    serve_the_peer(7331, 0);
+    serve_the_peer(7332, 1);
+    serve_this_program(7333, 1);
+    serve_this_program(7334, 0);
 }
