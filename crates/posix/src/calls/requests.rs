@@ -9,9 +9,9 @@ use slipstack_mem::Descriptor;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
-use crate::socket::Side;
 use crate::socket::description::{Decided, Description, Kind};
-use crate::socket::kernel_socket::set_nonblocking;
+use crate::socket::kernel_socket::{is_readable, set_nonblocking};
+use crate::socket::{Dgram, Side};
 
 const FIONREAD: u64 = libc::FIONREAD;
 const FIONBIO: u64 = libc::FIONBIO;
@@ -173,14 +173,7 @@ impl Process {
         match socket.decided() {
             Some(Decided::Stream(stream)) => Ok(int(stream.unread())),
             Some(Decided::Listener(_)) => Err(Errno::EINVAL.into()),
-            Some(Decided::Dgram(dgram)) if dgram.turns.has_looked_in_kernel() => {
-                Err(Divert::Kernel)
-            }
-            Some(Decided::Dgram(dgram)) => match dgram.next_len() {
-                Some(len) => Ok(int(len)),
-                None if dgram.side() != Side::Stack => Err(Divert::Kernel),
-                None => Ok(0),
-            },
+            Some(Decided::Dgram(dgram)) => unread_datagram(socket, dgram),
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
                 Ok(int(self.unread_borrowed(socket, it)))
             }
@@ -192,6 +185,28 @@ impl Process {
             None => Ok(0),
         }
     }
+}
+
+/// The length of the next datagram. A program that asks for it makes room for that one, so that
+/// it counts as peeked at.
+fn unread_datagram(socket: &Description, dgram: &Dgram) -> Outcome<i32> {
+    let kernel = match dgram.side() {
+        Side::Kernel => return Err(Divert::Kernel),
+        Side::Both => socket.kernel_number(),
+        Side::Stack => None,
+    };
+    if dgram.turns.has_looked_in_kernel() && is_readable(kernel) {
+        return Err(Divert::Kernel);
+    }
+    if let Some(len) = dgram.next_len() {
+        dgram.turns.note_read(true, false);
+        return Ok(int(len));
+    }
+    if !is_readable(kernel) {
+        return Ok(0);
+    }
+    dgram.turns.note_read(true, true);
+    Err(Divert::Kernel)
 }
 
 fn set_mode(socket: &Description, is_nonblocking: bool) -> Result<(), Errno> {
