@@ -6,6 +6,7 @@
 //! receiver is expected to. A bound socket is passed as a kernel socket from which the other
 //! program makes its own.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,8 +26,7 @@ use crate::process::lending::borrow::{UserKind, limit_times};
 use crate::process::lending::owner::names_of;
 use crate::process::lending::starting::foreign;
 use crate::process::lending::starting::is_lendable;
-use crate::process::lending::word::leave_word;
-use crate::process::lending::word::take_word;
+use crate::process::lending::word::{Word, leave_word, take_word};
 use crate::process::table::Entry;
 use crate::process::table::Table;
 use crate::socket::borrowed::child_message::{Message, MessageKind, join};
@@ -79,7 +79,7 @@ impl Process {
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
                 let kept = it.kernel_part.lock().filter(|_| it.is_taken());
                 let part = kept.or_else(|| socket.kernel_number());
-                leave_word(&*self.kernel, &socket, part, it.remote());
+                self.leave_word(&socket, part, it.remote());
                 kept.map(Descriptor::number)
             }
             Some(Decided::Foreign(it)) => {
@@ -98,14 +98,24 @@ impl Process {
             }
             Some(Decided::Dgram(dgram)) => {
                 let remote = *dgram.remote.lock();
-                leave_word(&*self.kernel, &socket, socket.kernel_number(), remote);
+                self.leave_word(&socket, socket.kernel_number(), remote);
                 None
             }
             None | Some(Decided::Listener(_)) => {
-                leave_word(&*self.kernel, &socket, socket.kernel_number(), None);
+                self.leave_word(&socket, socket.kernel_number(), None);
                 None
             }
         }
+    }
+
+    fn leave_word(
+        &self,
+        socket: &Description,
+        part: Option<Descriptor>,
+        remote: Option<SocketAddr>,
+    ) {
+        let inode = self.ids.inode_of(socket);
+        leave_word(&*self.kernel, socket, part, Word { inode, remote });
     }
 
     fn make_passed_connection(
@@ -185,10 +195,11 @@ impl Process {
         } else if let Some(letter) =
             kind_letter(number).filter(|_| self.network.has_part_in(number))
         {
-            let (is_nonblocking, remote) = take_word(&*self.kernel, fd);
+            let (is_nonblocking, word) = take_word(&*self.kernel, fd);
             let ending = if is_nonblocking { "n" } else { "" };
-            self.inherit(&format!("{letter}{fd}{ending}"));
-            if let Some(remote) = remote {
+            let inode = word.map_or(0, |word| word.inode);
+            self.inherit(&format!("{letter}{fd}{ending}/{inode}"));
+            if let Some(remote) = word.and_then(|word| word.remote) {
                 self.table.connect_received(fd, remote);
             }
         }

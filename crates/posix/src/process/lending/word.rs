@@ -1,7 +1,7 @@
 //! The word that the kernel's part of a socket carries to the program that it is sent to: whether
-//! calls on the socket block, and the address that a datagram socket is connected to.
+//! calls on the socket block, its inode, and the address that a datagram socket is connected to.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use slipstack_mem::Descriptor;
 
@@ -9,31 +9,42 @@ use crate::kernel::Kernel;
 use crate::process::table::Table;
 use crate::socket::Side;
 use crate::socket::description::{Decided, Description};
-use crate::socket::options::attaching::{ATTACH, DETACH, attach_filter};
+use crate::socket::options::attaching::{ATTACH, attach_filter};
 
 /// SO_SELECT_ERR_QUEUE (asm-generic/socket.h), which has no effect on sockets without an error
 /// queue.
 const MODE: i32 = 45;
 
-/// The first constant of a filter that says an address.
+/// The first constant of a filter that carries a word.
 const MARK: u32 = 0x51a9_57ac;
 /// BPF_LD | BPF_W | BPF_IMM and BPF_RET | BPF_K (linux/filter.h).
 const LOAD: u16 = 0x00;
 const RETURN: u16 = 0x06;
 const INSTRUCTION: usize = 8;
-/// The mark, the port, the zone and four words of the address.
-const CONSTANTS: usize = 7;
+/// The mark, two words of the inode, the port, the zone and four words of the address.
+const CONSTANTS: usize = 9;
 
-/// A filter that lets everything pass and has an address among its constants.
-fn code_of(addr: SocketAddr) -> Vec<u8> {
-    let (ip, zone) = match addr {
-        SocketAddr::V4(addr) => (addr.ip().to_ipv6_mapped(), 0),
-        SocketAddr::V6(addr) => (*addr.ip(), addr.scope_id()),
+/// What a socket is sent with, beside its mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Word {
+    pub(crate) inode: u64,
+    pub(crate) remote: Option<SocketAddr>,
+}
+
+/// A filter that lets everything pass and has a word among its constants.
+fn code_of(word: Word) -> Vec<u8> {
+    // No socket is connected to port 0 of the unspecified address.
+    let (ip, port, zone) = match word.remote {
+        Some(SocketAddr::V4(addr)) => (addr.ip().to_ipv6_mapped(), addr.port(), 0),
+        Some(SocketAddr::V6(addr)) => (*addr.ip(), addr.port(), addr.scope_id()),
+        None => (Ipv6Addr::UNSPECIFIED, 0, 0),
     };
     let [high, low] = [ip.to_bits() >> 64, ip.to_bits()].map(|half| half as u64);
     let constants: [u32; CONSTANTS] = [
         MARK,
-        u32::from(addr.port()),
+        (word.inode >> 32) as u32,
+        word.inode as u32,
+        u32::from(port),
         zone,
         (high >> 32) as u32,
         high as u32,
@@ -50,23 +61,28 @@ fn code_of(addr: SocketAddr) -> Vec<u8> {
     .collect()
 }
 
-fn remote_in(code: &[u8]) -> Option<SocketAddr> {
+fn word_in(code: &[u8]) -> Option<Word> {
     let mut constants = [0; CONSTANTS];
     for (constant, one) in constants.iter_mut().zip(code.chunks_exact(INSTRUCTION)) {
         *constant = u32::from_ne_bytes(*one.last_chunk()?);
     }
-    let [mark, port, zone, words @ ..] = constants;
+    let [mark, high, low, port, zone, words @ ..] = constants;
     if mark != MARK {
         return None;
     }
     let bits = words
         .into_iter()
         .fold(0, |bits, word| bits << 32 | u128::from(word));
-    let ip = std::net::Ipv6Addr::from_bits(bits);
+    let ip = Ipv6Addr::from_bits(bits);
     let port = u16::try_from(port).ok()?;
-    Some(match ip.to_ipv4_mapped() {
-        Some(ip) => SocketAddr::new(ip.into(), port),
-        None => std::net::SocketAddrV6::new(ip, port, 0, zone).into(),
+    let remote = match ip.to_canonical() {
+        IpAddr::V6(ip) if ip.is_unspecified() && port == 0 => None,
+        IpAddr::V4(ip) => Some(SocketAddr::new(ip.into(), port)),
+        IpAddr::V6(ip) => Some(SocketAddrV6::new(ip, port, 0, zone).into()),
+    };
+    Some(Word {
+        inode: u64::from(high) << 32 | u64::from(low),
+        remote,
     })
 }
 
@@ -83,12 +99,13 @@ impl Table {
     }
 }
 
-/// Leaves word in the kernel's part, which never blocks itself and is not connected.
+/// Leaves word in the kernel's part, which never blocks itself and is not connected. A filter of
+/// the program's own stays, and takes the word's place.
 pub(crate) fn leave_word(
     kernel: &dyn Kernel,
     socket: &Description,
     part: Option<Descriptor>,
-    remote: Option<SocketAddr>,
+    word: Word,
 ) {
     let Some(fd) = part.map(Descriptor::number) else {
         return;
@@ -101,26 +118,23 @@ pub(crate) fn leave_word(
         .options
         .bytes(ATTACH.0, ATTACH.1)
         .is_some();
-    let _ = match remote {
-        _ if own => Ok(()),
-        Some(remote) => attach_filter(kernel, fd, &code_of(remote)),
-        None => kernel.setsockopt(fd, DETACH.0, DETACH.1, &[0; 4]),
-    };
+    if !own {
+        let _ = attach_filter(kernel, fd, &code_of(word));
+    }
 }
 
-/// Takes the word that was left in the kernel socket `fd`: whether it does not block, and its
-/// peer.
-pub(crate) fn take_word(kernel: &dyn Kernel, fd: i32) -> (bool, Option<SocketAddr>) {
+/// Takes the word that was left in the kernel socket `fd`, and whether calls on it do not block.
+pub(crate) fn take_word(kernel: &dyn Kernel, fd: i32) -> (bool, Option<Word>) {
     let mut mode = [0; 4];
     let told = kernel.getsockopt(fd, libc::SOL_SOCKET, MODE, &mut mode);
     let mut code = [0; (CONSTANTS + 1) * INSTRUCTION];
     // The length is a number of instructions.
     let count = kernel.getsockopt(fd, ATTACH.0, ATTACH.1, &mut code);
-    let remote = match count {
-        Ok(count) if count == CONSTANTS + 1 => remote_in(&code),
+    let word = match count {
+        Ok(count) if count == CONSTANTS + 1 => word_in(&code),
         _ => None,
     };
-    (told.is_ok() && mode != [0; 4], remote)
+    (told.is_ok() && mode != [0; 4], word)
 }
 
 #[cfg(test)]
@@ -128,11 +142,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_round_trips_through_a_socket_filters_constants() {
+    fn a_word_round_trips_through_a_socket_filters_constants() {
+        let inode = 0x1234_5678_9abc_def0;
         for text in ["10.1.2.3:53", "[2001:db8::7]:65535", "[fe80::1%3]:1"] {
-            let addr: SocketAddr = text.parse().unwrap();
-            assert_eq!(remote_in(&code_of(addr)), Some(addr));
+            let remote = Some(text.parse().unwrap());
+            let word = Word { inode, remote };
+            assert_eq!(word_in(&code_of(word)), Some(word));
         }
-        assert_eq!(remote_in(&[0; (CONSTANTS + 1) * INSTRUCTION]), None);
+        let word = Word {
+            inode,
+            remote: None,
+        };
+        assert_eq!(word_in(&code_of(word)), Some(word));
+        assert_eq!(word_in(&[0; (CONSTANTS + 1) * INSTRUCTION]), None);
     }
 }
