@@ -1,6 +1,11 @@
 //! Readiness notification to the process that started this one (systemd's protocol).
 
+use std::ffi::OsStr;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, open};
@@ -9,8 +14,20 @@ use crate::group::{DETACHED, MEMBER};
 
 /// Notifies systemd, if it started this process (`Type=notify`).
 pub fn ready() {
-    // Without NOTIFY_SOCKET, or without a listener, there is nothing to do.
-    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
+    if let Some(name) = std::env::var_os("NOTIFY_SOCKET") {
+        // Without a listener there is nothing to do.
+        let _ = tell(&name, b"READY=1\n");
+    }
+}
+
+/// Sends a message to the socket of that name: a path, or `@` and an abstract name.
+fn tell(name: &OsStr, message: &[u8]) -> io::Result<()> {
+    let addr = match name.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(name)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(message, &addr)?;
+    Ok(())
 }
 
 /// Leaves the starter's terminal, or binds this process's life to the starter's.
