@@ -2,10 +2,12 @@
 
 import contextlib
 import os
+import selectors
 import shutil
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 from harness import Skip, test
@@ -14,6 +16,8 @@ from harness.process import until
 
 REQUEST = b"GET %s HTTP/1.1\r\nHost: test\r\n\r\n"
 CGROUPS = Path("/sys/fs/cgroup")
+# Opened while a worker is held that has a listener of its own: about half of them are its.
+OPENED = 24
 
 
 def ask(sock, path=b"/worker"):
@@ -72,6 +76,73 @@ def delays_no_other_worker(world, hold):
     assert answer(found[held]) == nginx.big
     for sock in found.values():
         sock.close()
+
+
+def opened(world):
+    """Returns connections that are being made, for none of which anything is waited."""
+    with world.at_peer():
+        socks = [socket.socket() for _ in range(OPENED)]
+    for sock in socks:
+        sock.setblocking(False)
+        sock.connect_ex((world.address, 8080))
+    return socks
+
+
+def answered(socks, seconds):
+    """Has each connection ask once it is there. Returns the answers that come in time."""
+    asked, found = set(), {}
+    end = time.monotonic() + seconds
+    with selectors.DefaultSelector() as waits:
+        for sock in socks:
+            waits.register(sock, selectors.EVENT_WRITE)
+        while len(found) < len(socks) and time.monotonic() < end:
+            for key, _ in waits.select(0.1):
+                sock = key.fileobj
+                if sock not in asked:
+                    ask(sock)
+                    asked.add(sock)
+                    waits.modify(sock, selectors.EVENT_READ)
+                    continue
+                waits.unregister(sock)
+                sock.settimeout(5)
+                found[sock] = int(answer(sock))
+    return found, asked
+
+
+def holds_up_its_share_alone(world, hold):
+    """Each worker has a listener of its own: new connections of the one that is held wait for it,
+    and those of the other do not."""
+    nginx = Nginx(world, workers=2, listen="8080 reuseport")
+    found = connections_to_both(world, nginx)
+    held, other = sorted(found)
+    with hold(held):
+        found[held].settimeout(0.3)
+        ask(found[held], b"/big.bin")
+        socks = opened(world)
+        served, asked = answered(socks, 3)
+        assert set(served.values()) == {other}, served
+        assert len(served) > OPENED // 6, f"{len(served)} of {OPENED} are answered"
+        for _ in range(6):
+            ask(found[other])
+            assert int(answer(found[other])) == other
+    found[held].settimeout(10)
+    assert answer(found[held]) == nginx.big
+    for sock in set(socks) - set(served):
+        # A SYN that was not answered is repeated after 1, 3 and 7 s.
+        sock.settimeout(10)
+        if sock not in asked:
+            until(lambda: is_there(sock), 10, "a connection that waited is made")
+            ask(sock)
+        assert int(answer(sock)) in (held, other)
+    for sock in [*socks, *found.values()]:
+        sock.close()
+
+
+def is_there(sock):
+    error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    assert error == 0, os.strerror(error)
+    with contextlib.suppress(OSError):
+        return sock.getpeername()
 
 
 @contextlib.contextmanager
@@ -140,3 +211,18 @@ def a_frozen_worker_holds_up_its_own_connections_alone(world):
 @test
 def a_worker_in_a_debugger_holds_up_its_own_connections_alone(world):
     delays_no_other_worker(world, debugged)
+
+
+@test
+def a_stopped_worker_with_a_listener_of_its_own_holds_up_its_share_alone(world):
+    holds_up_its_share_alone(world, stopped)
+
+
+@test
+def a_frozen_worker_with_a_listener_of_its_own_holds_up_its_share_alone(world):
+    holds_up_its_share_alone(world, frozen)
+
+
+@test
+def a_worker_with_a_listener_of_its_own_in_a_debugger_holds_up_its_share_alone(world):
+    holds_up_its_share_alone(world, debugged)

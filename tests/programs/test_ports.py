@@ -151,3 +151,71 @@ def a_wait_in_vain_names_the_ports_that_are_listened_on(world):
     told = "nothing listens on port 8001 after 1 s; listened on: 8000"
     assert told in in_vain.errors(), in_vain.tail()
     assert "listened on: 8000" in world.admin("wait", 8000, "--udp", "--seconds", 0).errors()
+
+
+# Serves streams and datagrams at one address of IPv4 or IPv6, and says which it is.
+SERVE_BOTH = """
+import select, socket, sys
+name, port = sys.argv[1], int(sys.argv[2])
+family = socket.AF_INET6 if ":" in name else socket.AF_INET
+listener, datagrams = (socket.socket(family, kind) for kind in (1, 2))
+for sock in (listener, datagrams):
+    if family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    sock.bind((name, port))
+listener.listen(64)
+print("serves", flush=True)
+answer = b"served at " + name.encode()
+while True:
+    for sock in select.select([listener, datagrams], [], [])[0]:
+        if sock is listener:
+            with sock.accept()[0] as accepted:
+                accepted.sendall(answer)
+        else:
+            _, sender = sock.recvfrom(100)
+            sock.sendto(answer, sender)
+"""
+# Asks at an address, by streams and by datagrams, and prints the answers that are wrong.
+ASK_BOTH = """
+import socket, sys
+name, port, want = sys.argv[1], int(sys.argv[2]), sys.argv[3].encode()
+family = socket.AF_INET6 if ":" in name else socket.AF_INET
+wrong = []
+for number in range(20):
+    try:
+        with socket.create_connection((name, port), timeout=3) as sock:
+            got = sock.recv(100)
+    except OSError as error:
+        got = error
+    wrong += [got] if got != want else []
+    with socket.socket(family, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(3)
+        try:
+            sock.sendto(b"?", (name, port))
+            got = sock.recv(100)
+        except OSError as error:
+            got = error
+    wrong += [got] if got != want else []
+print(len(wrong), wrong[:3], flush=True)
+"""
+
+
+def serve_a_family_each(world, names):
+    """Two programs, one port: one has it in IPv4, the other in IPv6."""
+    world.use_ipv6()
+    for name in names:
+        line_of(world.stack("/usr/bin/python3", "-c", SERVE_BOTH, name, 7902))
+    for name, address in zip(names, (world.address, world.STACK6)):
+        words = ("/usr/bin/python3", "-c", ASK_BOTH, address, 7902, f"served at {name}")
+        for start in (world.peer, world.stack):
+            assert start(*words).finish(50) == "0 []\n", f"{address} by {start.__name__}"
+
+
+@test
+def two_programs_have_one_port_at_addresses_of_both_families(world):
+    serve_a_family_each(world, (world.address, world.STACK6))
+
+
+@test
+def two_programs_have_one_port_at_all_addresses_of_a_family_each(world):
+    serve_a_family_each(world, ("0.0.0.0", "::"))
