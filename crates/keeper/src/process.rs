@@ -93,7 +93,11 @@ pub fn thread_of(process: u32, told: u32) -> Option<u32> {
     Some(told).filter(is_it).or_else(|| {
         let tasks = fs::read_dir(format!("/proc/{process}/task")).ok()?;
         let number = |task: fs::DirEntry| task.file_name().to_str()?.parse().ok();
-        tasks.flatten().take(LOOKED_AT_MAX).filter_map(number).find(is_it)
+        tasks
+            .flatten()
+            .take(LOOKED_AT_MAX)
+            .filter_map(number)
+            .find(is_it)
     })
 }
 
