@@ -154,7 +154,7 @@ impl Process {
             is_nonblocking: flags & libc::SOCK_NONBLOCK != 0,
         };
         let accepted = Arc::new(Description::decided_as(new, Decided::Stream(stream)));
-        let options = socket.cold.lock().options.clone();
+        let options = socket.cold.lock().options.of_accepted();
         if !options.is_empty() {
             push_options(&attachment, sock, &options);
             accepted.cold.lock().options = options;

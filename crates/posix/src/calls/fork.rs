@@ -23,6 +23,7 @@ use crate::socket::description::{Bound, Decided, Description, Kind, New};
 use crate::socket::kernel_socket::backlog_of;
 use crate::socket::kernel_socket::kernel_name;
 use crate::socket::kernel_socket::set_nonblocking;
+use crate::socket::options::apply_dgram_options;
 use crate::socket::{Dgram, Listener, Side};
 
 impl Process {
@@ -302,6 +303,7 @@ impl Process {
         }));
         socket.has_kernel.store(true, Ordering::Release);
         socket.set_inode(inode.parse().unwrap_or(0));
+        self.learn_from_kernel(&socket, number);
         socket.note_v6_only(number);
         let is_wildcard = addr.ip().is_unspecified();
         socket.cold.lock().bound = Some(Bound::of_kernel(addr));
@@ -317,6 +319,7 @@ impl Process {
         if let Some(decided) = decided {
             let _ = socket.decided.set(decided);
         }
+        apply_dgram_options(&socket);
         self.install(number, &socket);
         Some(())
     }

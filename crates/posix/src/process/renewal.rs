@@ -305,7 +305,7 @@ fn in_child(parentage: &Parentage, old: &Arc<Description>) -> Description {
     let new = Description::like(old, parentage.ids.next());
     let foreign = || {
         let (names, control) = lent.of_parent(old.id);
-        Decided::Foreign(Borrowed::new(old.id, names, control, None))
+        Borrowed::new(old.id, names, control, None)
     };
     let readable = old
         .cold
@@ -313,7 +313,7 @@ fn in_child(parentage: &Parentage, old: &Arc<Description>) -> Description {
         .map(|cold| (cold.options.clone(), cold.bound, cold.memberships.clone()));
     let Some((options, bound, memberships)) = readable else {
         // Another thread of the parent was inside: its state cannot be read any more.
-        let _ = new.decided.set(foreign());
+        let _ = new.decided.set(Decided::Foreign(foreign()));
         return new;
     };
     new.error_queue.set(options.error_queue_messages());
@@ -341,7 +341,7 @@ fn in_child(parentage: &Parentage, old: &Arc<Description>) -> Description {
             match lent.of_parent(old.id) {
                 (Some(names), Some(control)) => {
                     let it = Borrowed::new(old.id, Some(names), Some(control), None);
-                    Decided::Foreign(it.or_own(fresh))
+                    Decided::Foreign(it.knowing_options().or_own(fresh))
                 }
                 _ => {
                     fresh.give_left(handed.map(|left| *left));
@@ -352,7 +352,9 @@ fn in_child(parentage: &Parentage, old: &Arc<Description>) -> Description {
         Some(Decided::Foreign(it)) => {
             Decided::Foreign(it.for_child(lent.instead_of(it.control().as_ref())))
         }
-        Some(Decided::Stream(_) | Decided::Dgram(_)) => foreign(),
+        Some(Decided::Stream(_) | Decided::Dgram(_)) => {
+            Decided::Foreign(foreign().knowing_options())
+        }
     };
     let _ = new.decided.set(decided);
     new

@@ -36,7 +36,7 @@ impl Process {
             set_for_borrower(&*self.kernel, socket, (first, second), value);
             return (Reply::default(), 0);
         }
-        if request.call == Call::Options && socket.kind == Kind::Stream {
+        if request.call == Call::Options {
             let options = socket.cold.lock().options.clone();
             let len = options.write(room);
             return (Reply::of_len(len), len);

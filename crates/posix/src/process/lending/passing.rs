@@ -34,6 +34,7 @@ use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::{Borrowed, Names, PairName, ReadRequest};
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::kernel_socket::replace;
+use crate::socket::options::options_of;
 
 /// A connection on its way to another program.
 #[derive(Debug)]
@@ -256,6 +257,22 @@ impl Process {
 }
 
 /// Sets SO_RCVTIMEO and SO_SNDTIMEO to those of the end of the pair under `number`.
+impl Process {
+    /// Learns the options and time limits of a socket that another process has made.
+    pub(crate) fn learn_from_kernel(&self, socket: &Description, number: Descriptor) {
+        learn_times(number, socket);
+        // Without a descriptor they are the usual ones.
+        let Ok(fresh) = self.kernel_twin(socket, SocketFlags::empty()) else {
+            return;
+        };
+        let kind = (socket.family, socket.kind);
+        let options = options_of(&*self.kernel, number.number(), &fresh, kind);
+        drop(fresh);
+        self.numbers.keep_spare();
+        socket.cold.lock().options = options;
+    }
+}
+
 fn learn_times(number: Descriptor, socket: &Description) {
     for (which, limit) in [
         (Timeout::Recv, &socket.recv_timeout_ns),

@@ -41,7 +41,7 @@ pub(crate) struct Borrowed {
     is_shut: bool,
     /// Set if another program has the end of the pair too.
     is_passed: AtomicBool,
-    /// The options are known that were set before the connection came in a message.
+    /// The options are known that were set before this program had the socket.
     has_options: AtomicBool,
     /// A datagram socket of this process's own, which takes its place when it is this process's
     /// alone.
@@ -121,9 +121,15 @@ impl Borrowed {
         self.pair.as_ref() == Some(pair)
     }
 
-    /// Whether the options are to be asked for that were set before it came in a message; once.
+    /// Whether the options are to be asked for that were set before this program had it; once.
     pub(crate) fn learns_options(&self) -> bool {
-        self.is_sent() && self.control().is_some() && !self.has_options.swap(true, Ordering::AcqRel)
+        self.control().is_some() && !self.has_options.swap(true, Ordering::AcqRel)
+    }
+
+    /// Notes that a forked child has its parent's options.
+    pub(crate) fn knowing_options(self) -> Borrowed {
+        self.has_options.store(true, Ordering::Relaxed);
+        self
     }
 
     pub(crate) fn is_left_to_others(&self) -> bool {
@@ -190,7 +196,7 @@ impl Borrowed {
             has_ended: AtomicBool::new(self.has_ended.load(Ordering::Relaxed)),
             is_shut: self.is_shut,
             is_passed: AtomicBool::new(false),
-            has_options: AtomicBool::new(false),
+            has_options: AtomicBool::new(self.has_options.load(Ordering::Relaxed)),
             own: Lock::default(),
             kernel_part: Lock::new(self.kernel_part.try_lock().and_then(|it| *it)),
             turns: Turns::default(),

@@ -6,6 +6,7 @@
 
 mod applying;
 pub(crate) mod attaching;
+mod learning;
 pub(crate) mod limit;
 pub(crate) mod meaning;
 pub(crate) mod multicast;
@@ -21,6 +22,7 @@ pub(crate) use applying::{
     apply_dgram_options, apply_stream_options, set_on_stream, set_recorded_options,
 };
 pub(crate) use attaching::{attach_filter, filter_in};
+pub(crate) use learning::options_of;
 pub(crate) use multicast::{Membership, all_changes};
 pub(crate) use record::Options;
 pub(crate) use repeating::{push_chooser, push_options, replay};

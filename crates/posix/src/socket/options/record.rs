@@ -65,6 +65,23 @@ impl Options {
         }
     }
 
+    /// Returns those that an accepted connection has from its listener (sk_clone_lock(): all but
+    /// the class, which IP_TOS sets too).
+    pub(crate) fn of_accepted(&self) -> Options {
+        const CLASS: (i32, i32) = (libc::SOL_SOCKET, libc::SO_PRIORITY);
+        const TOS: (i32, i32) = (libc::IPPROTO_IP, libc::IP_TOS);
+        let mut options = self.clone();
+        if let Some(all) = &mut options.all
+            && all
+                .iter()
+                .any(|set| [CLASS, TOS].contains(&(set.level, set.name)))
+        {
+            Arc::make_mut(all).retain(|set| (set.level, set.name) != CLASS);
+            options.set(CLASS.0, CLASS.1, &0i32.to_ne_bytes());
+        }
+        options
+    }
+
     /// Returns them for another process, as far as there is room.
     pub(crate) fn write(&self, room: &mut [u8]) -> usize {
         let mut at = 0;

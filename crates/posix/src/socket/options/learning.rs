@@ -1,0 +1,124 @@
+//! Options of a socket that another process has made, read back from the kernel's part: that has
+//! them too, and goes along with `exec` and SCM_RIGHTS.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use crate::addr::Family;
+use crate::kernel::Kernel;
+use crate::socket::description::Kind;
+use crate::socket::options::Options;
+use crate::socket::options::meaning::CONGESTION_NAME_MAX;
+
+/// Options of both kinds of sockets.
+const OF_ALL: [(i32, i32); 10] = [
+    (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
+    (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
+    (libc::SOL_SOCKET, libc::SO_MARK),
+    (libc::SOL_SOCKET, libc::SO_RCVLOWAT),
+    (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE),
+    (libc::IPPROTO_IP, libc::IP_TOS),
+    (libc::IPPROTO_IP, libc::IP_TTL),
+    (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+    (libc::IPPROTO_IP, libc::IP_MINTTL),
+    // IP_TOS sets it too.
+    (libc::SOL_SOCKET, libc::SO_PRIORITY),
+];
+
+const OF_IPV6: [(i32, i32); 5] = [
+    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+    (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
+    (libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG),
+    (libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT),
+];
+
+const OF_STREAMS: [(i32, i32); 18] = [
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+    (libc::SOL_SOCKET, libc::SO_OOBINLINE),
+    (libc::SOL_SOCKET, libc::SO_LINGER),
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
+    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
+    (libc::IPPROTO_TCP, libc::TCP_LINGER2),
+    (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
+    (libc::IPPROTO_TCP, libc::TCP_SYNCNT),
+    (libc::IPPROTO_TCP, libc::TCP_MAXSEG),
+    (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP),
+    (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT),
+    (libc::IPPROTO_TCP, libc::TCP_SAVE_SYN),
+    (libc::IPPROTO_TCP, libc::TCP_FASTOPEN),
+    (libc::IPPROTO_TCP, libc::TCP_INQ),
+    (libc::IPPROTO_TCP, libc::TCP_CONGESTION),
+];
+
+const OF_DATAGRAMS: [(i32, i32); 20] = [
+    (libc::SOL_SOCKET, libc::SO_BROADCAST),
+    (libc::SOL_SOCKET, libc::SO_NO_CHECK),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
+    (libc::SOL_SOCKET, libc::SO_RXQ_OVFL),
+    (libc::IPPROTO_IP, libc::IP_PKTINFO),
+    (libc::IPPROTO_IP, libc::IP_RECVTOS),
+    (libc::IPPROTO_IP, libc::IP_RECVTTL),
+    (libc::IPPROTO_IP, libc::IP_RECVERR),
+    (libc::IPPROTO_IP, libc::IP_RECVORIGDSTADDR),
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL),
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS),
+    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP),
+    (libc::SOL_UDP, libc::UDP_SEGMENT),
+    (libc::SOL_UDP, libc::UDP_GRO),
+];
+
+/// Sizes, which are twice what a program sets.
+const BUFFERS: [i32; 2] = [libc::SO_RCVBUF, libc::SO_SNDBUF];
+
+/// Returns the options of the kernel's part `number` that differ from those of `fresh`, a new
+/// socket of the same kind.
+pub(crate) fn options_of(
+    kernel: &dyn Kernel,
+    number: i32,
+    fresh: &OwnedFd,
+    (family, kind): (Family, Kind),
+) -> Options {
+    let mut options = Options::default();
+    let mut learn = |level: i32, name: i32, record: &dyn Fn(&[u8]) -> Vec<u8>| {
+        let (mut set, mut usual) = ([0; CONGESTION_NAME_MAX], [0; CONGESTION_NAME_MAX]);
+        let set = kernel
+            .getsockopt(number, level, name, &mut set)
+            .map(|len| &set[..len]);
+        let usual = kernel
+            .getsockopt(fresh.as_raw_fd(), level, name, &mut usual)
+            .map(|len| &usual[..len]);
+        if let (Ok(set), Ok(usual)) = (set, usual)
+            && set != usual
+        {
+            options.set(level, name, &record(set));
+        }
+    };
+    for name in BUFFERS {
+        learn(libc::SOL_SOCKET, name, &half);
+    }
+    let of_family: &[_] = if family == Family::V6 { &OF_IPV6 } else { &[] };
+    let of_kind: &[_] = match kind {
+        Kind::Stream => &OF_STREAMS,
+        Kind::Dgram => &OF_DATAGRAMS,
+    };
+    for (level, name) in OF_ALL.iter().chain(of_family).chain(of_kind) {
+        if *level != libc::IPPROTO_IPV6 || family == Family::V6 {
+            learn(*level, *name, &<[u8]>::to_vec);
+        }
+    }
+    options
+}
+
+fn half(value: &[u8]) -> Vec<u8> {
+    let value = value.first_chunk().map_or(0, |it| i32::from_ne_bytes(*it));
+    (value / 2).to_ne_bytes().to_vec()
+}
