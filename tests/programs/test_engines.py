@@ -100,6 +100,8 @@ def check_driving(world, server, threads):
 @test(modes=("inprocess",))
 def status_names_the_thread_that_took_over_from_one_that_ended(world):
     server = started(world, "dies", 2)
+    # Until then one thread gets all connections.
+    until(lambda: engines(world, server) == 2, 10, "two engines")
     socks = [world.connect(7000) for _ in range(16)]
 
     def is_named():
