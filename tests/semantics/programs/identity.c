@@ -65,7 +65,8 @@ static int ended(pid_t child) {
 
 static void check(const char *what, int fd, int channel) {
     struct identity it = of(fd), told;
-    NOTE("%s: inode %s, cookie %s", what, it.inode ? "known" : "none", it.cookie ? "known" : "none");
+    NOTE("%s: inode %s, cookie %s", what, it.inode ? "known" : "none",
+         it.cookie ? "known" : "none");
     pid_t child = fork();
     if (!child) {
         struct identity here = of(fd);

@@ -81,7 +81,9 @@ static void spread(int type, int is_one_destination) {
         NOTE("%s, most distinct, all over the range, few neighbours",
              distinct > SOCKETS * 3 / 4 && most - least > 20000 && close_by < SOCKETS / 4 ? "yes"
                                                                                           : "no");
-    else NOTE("%s, most distinct", distinct > SOCKETS * 3 / 4 && most - least > 1000 ? "yes" : "no");
+    else
+        NOTE("%s, most distinct",
+             distinct > SOCKETS * 3 / 4 && most - least > 1000 ? "yes" : "no");
 }
 
 int main(void) {

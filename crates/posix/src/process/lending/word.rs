@@ -24,7 +24,7 @@ const INSTRUCTION: usize = 8;
 /// The mark, two words of the inode, the port, the zone and four words of the address.
 const CONSTANTS: usize = 9;
 
-/// What a socket is sent with, beside its mode.
+/// Facts that a socket is sent with, beside its mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word {
     pub(crate) inode: u64,
