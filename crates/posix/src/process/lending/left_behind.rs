@@ -209,7 +209,7 @@ fn lost_bytes(socket: &Description, it: &Borrowed, told: &LeftFile) -> Option<Ve
     if !it.is_taken() {
         return Some(Vec::new());
     }
-    let has_none = || !told.is_taking && !was_unread(socket);
+    let has_none = || !told.is_taking && !it.was_cut() && !was_unread(socket);
     let lost = it.sent.after(told.taken);
     lost.or_else(|| has_none().then(Vec::new))
 }

@@ -158,7 +158,15 @@ impl Process {
             let Some(call) = self.enter_call(socket, it) else {
                 return Ok(LentRead::Here(end_ns, total));
             };
-            match receive(socket, rest, flags) {
+            // Another thread has closed it.
+            if socket.has_left() {
+                return Ok(LentRead::Bytes(total));
+            }
+            let received = receive(socket, rest, flags);
+            if received == Err(Some(rustix::io::Errno::CONNRESET)) {
+                it.note_cut();
+            }
+            match received {
                 Ok(0) | Err(Some(_)) if total == 0 => return Err(call.go_on(Divert::KernelRead)),
                 Ok(0) | Err(Some(_)) => return Ok(LentRead::Bytes(total)),
                 Ok(count) if count < asked && wants_all => {
@@ -170,6 +178,11 @@ impl Process {
                 Err(None) => {}
             }
             drop(call);
+            let is_peek = flags & libc::MSG_PEEK != 0;
+            if !is_peek && waiting(socket) > 0 {
+                // A request that counts bytes which another thread takes would never be answered.
+                continue;
+            }
             // Another thread may have had what was requested before.
             request(socket, it, (asked, wants_all), false);
             match self.await_pair(socket, end_ns) {
@@ -181,8 +194,8 @@ impl Process {
         }
     }
 
-    /// Waits until the pair has something, the connection has come here, or something else has
-    /// happened. Returns false if `end_ns` is over.
+    /// Waits until the pair has something, the connection has come here or was closed, or something
+    /// else has happened. Returns false if `end_ns` is over.
     fn await_pair(&self, socket: &Arc<Description>, end_ns: Option<u64>) -> Result<bool, Divert> {
         let polled = polled(socket.kernel_number(), libc::POLLIN);
         let plan = Plan {
@@ -195,7 +208,8 @@ impl Process {
         };
         let found = self.wait(&plan, |look| {
             let has_bytes = || !ready_in_kernel(socket.kernel_number(), PollFlags::IN).is_empty();
-            let is_over = socket.is_brought() || look.is_due() && has_bytes();
+            let is_elsewhere = socket.is_brought() || socket.has_left();
+            let is_over = is_elsewhere || look.is_due() && has_bytes();
             Ok(is_over.then_some(()))
         })?;
         Ok(found.is_some())

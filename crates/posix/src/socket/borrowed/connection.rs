@@ -53,6 +53,8 @@ pub(crate) struct Borrowed {
     pub(crate) reads: Reads,
     /// The pair has been found hung up.
     has_hung_up: AtomicBool,
+    /// See [`Borrowed::note_cut`].
+    was_cut: AtomicBool,
     /// The owner was killed, and the connection cannot come here.
     is_left_to_others: AtomicBool,
     /// Taken while the connection may be coming here, and while a thread begins a call on it.
@@ -85,6 +87,7 @@ impl Borrowed {
             sent: Sent::default(),
             reads: Reads::default(),
             has_hung_up: AtomicBool::new(false),
+            was_cut: AtomicBool::new(false),
             is_left_to_others: AtomicBool::new(false),
             coming: Lock::default(),
         }
@@ -134,6 +137,16 @@ impl Borrowed {
 
     pub(crate) fn is_left_to_others(&self) -> bool {
         self.is_left_to_others.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a call has taken the error which says that the owner has ended with bytes of this
+    /// process unread.
+    pub(crate) fn note_cut(&self) {
+        self.was_cut.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn was_cut(&self) -> bool {
+        self.was_cut.load(Ordering::Relaxed)
     }
 
     /// Returns true once.
@@ -203,6 +216,7 @@ impl Borrowed {
             sent: Sent::default(),
             reads: Reads::default(),
             has_hung_up: AtomicBool::new(false),
+            was_cut: AtomicBool::new(false),
             is_left_to_others: AtomicBool::new(false),
             coming: Lock::default(),
         }
