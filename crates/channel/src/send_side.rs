@@ -196,13 +196,12 @@ impl SendSide {
     }
 
     /// Copies the next datagram's payload out and returns its envelope; everything up to its end
-    /// counts as sent. `may_go` is asked with its length first.
+    /// counts as sent.
     pub fn next_datagram(
         &mut self,
         end: &mut EngineEnd,
         sock: SockId,
         payload: &mut Vec<u8>,
-        may_go: impl FnOnce(usize) -> bool,
     ) -> Option<Envelope> {
         let held = (self.head - self.acked) as usize;
         if held == 0 {
@@ -216,9 +215,6 @@ impl SendSide {
             end.note_contradiction(Contradiction::Datagram);
             return None;
         };
-        if !may_go(header.len) {
-            return None;
-        }
         payload.resize(header.len, 0);
         ring.read(&end.region, self.acked + HEADER as u64, payload);
         let upto = self.acked + header.record_len() as u64;

@@ -99,10 +99,6 @@ macro_rules! pass_on {
             self.$device.tx_pending()
         }
 
-        fn has_room_for(&mut self, len: usize) -> bool {
-            self.$device.has_room_for(len)
-        }
-
         fn take_notice(&mut self) -> Option<$crate::device::LinkNotice> {
             self.$device.take_notice()
         }
@@ -190,14 +186,6 @@ pub trait Device: Send {
     /// Frames wait because the kernel had no room: poll for writing too, then flush.
     fn tx_pending(&self) -> bool {
         false
-    }
-
-    /// Returns whether a datagram with a payload of `len` bytes finds room, in one frame or in
-    /// fragments. If it does not, [`Device::tx_pending`] says so until there is room. A device that
-    /// cannot tell has room.
-    fn has_room_for(&mut self, len: usize) -> bool {
-        let _ = len;
-        true
     }
 
     /// Returns news about the link, once.
@@ -288,10 +276,6 @@ impl<T: Device + ?Sized> Device for Box<T> {
         (**self).tx_pending()
     }
 
-    fn has_room_for(&mut self, len: usize) -> bool {
-        (**self).has_room_for(len)
-    }
-
     fn take_notice(&mut self) -> Option<LinkNotice> {
         (**self).take_notice()
     }
@@ -375,7 +359,7 @@ counters! {
     tx_full,
     /// Times the kernel took no more for now.
     tx_again,
-    /// Times the kernel's queue refused a frame, which is tried again for a tenth of a second.
+    /// Times the kernel's queue refused a frame (tried again up to three times).
     tx_nobufs,
     /// Frames given up: the kernel refused them for good.
     tx_dropped,

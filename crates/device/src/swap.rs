@@ -105,10 +105,6 @@ impl Device for Swap {
         self.0.tx_pending()
     }
 
-    fn has_room_for(&mut self, len: usize) -> bool {
-        self.0.has_room_for(len)
-    }
-
     fn take_notice(&mut self) -> Option<LinkNotice> {
         self.0.take_notice()
     }

@@ -157,10 +157,6 @@ impl Device for Sorting {
         self.device.tx_pending()
     }
 
-    fn has_room_for(&mut self, len: usize) -> bool {
-        self.device.has_room_for(len)
-    }
-
     fn queue_map(&self) -> Option<QueueMap> {
         self.device.queue_map()
     }

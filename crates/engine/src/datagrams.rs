@@ -127,22 +127,12 @@ impl Engine {
     pub(crate) fn send_datagrams(&mut self, now: Instant, owner: Owner, id: UdpId) {
         let mut payload = core::mem::take(&mut self.scratch);
         for _ in 0..SEND_BUDGET {
-            let (mut has_room, device) = (true, &mut self.device);
             let next = self.env.client(owner.client).and_then(|client| {
                 let (socket, end) = client.find(owner.sock)?;
-                let may_go = |len| {
-                    has_room = device.has_room_for(len);
-                    has_room
-                };
-                socket
-                    .send
-                    .next_datagram(end, owner.sock, &mut payload, may_go)
+                socket.send.next_datagram(end, owner.sock, &mut payload)
             });
             let Some(envelope) = next else {
                 self.scratch = payload;
-                if !has_room {
-                    self.note_unsent(owner);
-                }
                 return;
             };
             let datagram = DatagramOut {
@@ -184,30 +174,19 @@ impl Engine {
         }
     }
 
-    /// Sends the datagrams for which the last turn had no time or the device no room, and ends
-    /// sockets that were closed before the last one could go.
+    /// Sends the datagrams that the last turn had no time for.
     #[cold]
     pub(crate) fn send_unsent(&mut self, now: Instant) {
         for owner in core::mem::take(&mut self.env.unsent) {
             self.send_more_of(now, owner);
-            if let Some(socket) = self.env.socket(owner)
-                && let (Role::Datagram(id), true) = (socket.role, socket.is_closing)
-                && !self.env.unsent.contains(&owner)
-            {
-                self.close_datagram(owner, id);
-                self.release(owner);
-            }
         }
     }
 
-    /// All that was seen in the ring, before the socket is closed, as far as the device has room.
+    /// All that was seen in the ring, before the socket is closed.
     pub(crate) fn send_all_of(&mut self, now: Instant, owner: Owner) {
         while let Some(at) = self.env.unsent.iter().position(|it| *it == owner) {
             self.env.unsent.swap_remove(at);
             self.send_more_of(now, owner);
-            if self.device.tx_pending() {
-                return;
-            }
         }
     }
 

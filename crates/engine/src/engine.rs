@@ -517,7 +517,7 @@ impl Engine {
     /// work.
     pub fn has_work(&self) -> bool {
         self.device.has_rx()
-            || (!self.env.unsent.is_empty() && !self.device.tx_pending())
+            || !self.env.unsent.is_empty()
             || self.env.local.has_work()
             || self.stack.has_dirty()
             || self.has_owner_work(self.env.now)

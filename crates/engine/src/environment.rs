@@ -31,8 +31,7 @@ pub(crate) struct Environment {
     pub(crate) queue: FrameQueue,
     pub(crate) local: Local,
     pub(crate) deferred: Vec<Deferred>,
-    /// Sockets with datagrams for which the turn had no time or the device no room; the next turn
-    /// takes them.
+    /// Sockets with datagrams that the turn had no time for; the next turn takes them.
     pub(crate) unsent: Vec<Owner>,
     /// While a listener is being closed: its connections that complete, which no program will
     /// accept from it.

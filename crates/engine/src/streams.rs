@@ -347,13 +347,10 @@ impl Engine {
     fn close_other(&mut self, now: Instant, owner: Owner, mode: CloseMode) {
         // Bytes written just before the close are still to be sent.
         self.on_send_before_close(now, owner);
-        // Its last datagrams wait for the device.
-        let waits = mode != CloseMode::Abort && self.env.unsent.contains(&owner);
         let Some(socket) = self.env.socket(owner) else {
             return;
         };
-        let is_datagram = matches!(socket.role, Role::Datagram(_));
-        if socket.is_closing && !(is_datagram && mode == CloseMode::Abort) {
+        if socket.is_closing {
             return;
         }
         if let (CloseMode::Pass, Role::Stream(conn)) = (mode, socket.role) {
@@ -368,7 +365,6 @@ impl Engine {
                 self.pass_waiting(now, owner);
                 self.release(owner);
             }
-            Role::Datagram(_) if waits => {}
             Role::Datagram(id) => {
                 self.close_datagram(owner, id);
                 self.release(owner);

@@ -229,12 +229,6 @@ impl Device for JoinedSlot {
         self.ports.iter().any(|port| port.device.tx_pending())
     }
 
-    /// A port without room does not hold up datagrams by the others.
-    fn has_room_for(&mut self, len: usize) -> bool {
-        let mut ports = self.ports.iter_mut();
-        ports.any(|port| port.device.has_room_for(len))
-    }
-
     fn take_notice(&mut self) -> Option<LinkNotice> {
         let ports = self.ports.iter_mut();
         ports.filter_map(|port| port.device.take_notice()).next()

@@ -127,11 +127,6 @@ impl Device for PacketSlot {
         self.transmit.is_stalled()
     }
 
-    fn has_room_for(&mut self, len: usize) -> bool {
-        self.transmit
-            .has_room_for(self.fd.as_fd(), len, &mut self.counters)
-    }
-
     fn counters(&self) -> DeviceCounters {
         if let Ok(drops) = drops(self.fd.as_fd()) {
             self.overrun.set(self.overrun.get() + drops);

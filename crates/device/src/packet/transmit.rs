@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
 
 use slipstack_mem::RawSlice;
 use slipstack_terms::LinkTags;
@@ -19,12 +18,8 @@ use crate::vnet;
 const SMALL_MAX: usize = 2048;
 /// Bytes of the arena: [`sys::BATCH`] small frames at the longest.
 const ARENA_LEN: usize = sys::BATCH * SMALL_MAX;
-/// Time for which frames are tried again that the device's queue refuses.
-const NOBUFS_TIME: Duration = Duration::from_millis(100);
-/// Payload of a fragment at least.
-const FRAGMENT_MIN: usize = 512;
-/// Bytes of large frames that wait at most: those of one datagram.
-const HELD_MAX: usize = 1 << 17;
+/// Number of attempts at a frame that the device's queue refuses.
+const NOBUFS_RETRIES: u32 = 3;
 
 #[derive(Debug)]
 pub(crate) struct Transmit {
@@ -33,10 +28,7 @@ pub(crate) struct Transmit {
     frames: VecDeque<(u32, u32)>,
     /// End of the used part of the arena.
     used: usize,
-    /// Large frames that wait, before those of the arena.
-    held: VecDeque<Vec<u8>>,
-    /// The device's queue has refused every frame since.
-    refused_since: Option<Instant>,
+    nobufs_in_row: u32,
     is_stalled: bool,
     /// The VLAN of the device's own link, 0 = its frames have no tag.
     vlan: u16,
@@ -57,8 +49,7 @@ impl Transmit {
             arena: vec![0; ARENA_LEN],
             frames: VecDeque::with_capacity(sys::BATCH),
             used: 0,
-            held: VecDeque::new(),
-            refused_since: None,
+            nobufs_in_row: 0,
             is_stalled: false,
             vlan,
             tags: Tags::new(vlan),
@@ -73,22 +64,6 @@ impl Transmit {
     /// Frames wait that the kernel did not take.
     pub(crate) fn is_stalled(&self) -> bool {
         self.is_stalled
-    }
-
-    /// Returns whether all frames of a datagram of `len` bytes find room, of which it makes some.
-    /// `false`: frames wait.
-    pub(crate) fn has_room_for(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        len: usize,
-        counters: &mut DeviceCounters,
-    ) -> bool {
-        let frames = 1 + len / FRAGMENT_MIN;
-        let is_near_end = self.used + frames * SMALL_MAX > ARENA_LEN;
-        if !self.is_stalled && (self.frames.len() + frames > sys::BATCH || is_near_end) {
-            self.flush(fd, counters);
-        }
-        !self.is_stalled
     }
 
     pub(crate) fn send(
@@ -201,17 +176,11 @@ impl Transmit {
         let virtio = vnet::build(header, offload);
         head[..vnet::PACKET_LEN].copy_from_slice(&virtio[..vnet::PACKET_LEN]);
         head[vnet::PACKET_LEN..head_len].copy_from_slice(header);
-        if !self.held.is_empty() {
-            return self.hold(&head[..head_len], payload);
-        }
         match sys::send_gathered(fd, &head[..head_len], payload) {
-            Ok(()) => {
-                self.refused_since = None;
-                true
-            }
+            Ok(()) => true,
             Err(error) if self.is_for_now(&error, counters) => {
                 self.is_stalled = true;
-                self.hold(&head[..head_len], payload)
+                false
             }
             Err(_) => {
                 counters.tx_dropped += 1;
@@ -220,26 +189,8 @@ impl Transmit {
         }
     }
 
-    /// Keeps a large frame until the kernel has room. Returns `false` if there are too many.
-    #[cold]
-    fn hold(&mut self, head: &[u8], payload: [RawSlice<'_>; 2]) -> bool {
-        let held: usize = self.held.iter().map(Vec::len).sum();
-        let len = head.len() + payload[0].len() + payload[1].len();
-        if held + len > HELD_MAX {
-            return false;
-        }
-        let mut frame = head.to_vec();
-        for piece in payload {
-            let start = frame.len();
-            frame.resize(start + piece.len(), 0);
-            piece.copy_to(&mut frame[start..]);
-        }
-        self.held.push_back(frame);
-        true
-    }
-
     pub(crate) fn flush(&mut self, fd: BorrowedFd<'_>, counters: &mut DeviceCounters) {
-        while !self.frames.is_empty() || !self.held.is_empty() {
+        while !self.frames.is_empty() {
             match self.send_waiting(fd, counters) {
                 Sent::All => {}
                 Sent::Stalled => {
@@ -255,33 +206,30 @@ impl Transmit {
     /// Sends waiting frames with one system call, and drops a frame that can never be sent.
     fn send_waiting(&mut self, fd: BorrowedFd<'_>, counters: &mut DeviceCounters) -> Sent {
         let frames = self.frames.make_contiguous();
-        let sent = match (self.held.front(), &*frames) {
-            (Some(frame), _) => sys::send(fd, frame).map(|()| 1),
-            (None, &[(offset, len)]) => {
+        let sent = match *frames {
+            [(offset, len)] => {
                 let (offset, len) = (offset as usize, len as usize);
                 sys::send(fd, &self.arena[offset..offset + len]).map(|()| 1)
             }
-            (None, many) => sys::send_batch(fd, &self.arena, many),
+            ref many => sys::send_batch(fd, &self.arena, many),
         };
-        let count = match sent {
+        match sent {
             Ok(count) => {
-                self.refused_since = None;
-                count
+                self.frames.drain(..count.min(self.frames.len()));
+                self.nobufs_in_row = 0;
+                Sent::All
             }
-            Err(error) if self.is_for_now(&error, counters) => return Sent::Stalled,
+            Err(error) if self.is_for_now(&error, counters) => Sent::Stalled,
             Err(_) => {
+                self.frames.pop_front();
                 counters.tx_dropped += 1;
-                1
+                Sent::All
             }
-        };
-        if self.held.pop_front().is_none() {
-            self.frames.drain(..count.min(self.frames.len()));
         }
-        Sent::All
     }
 
-    /// Returns whether the frame may go later. ENOBUFS is the device's queue: it is tried again for
-    /// some time only, because a queue that never drains would hold up everything behind it.
+    /// Returns whether the frame may go later. ENOBUFS is the device's queue: it is tried again a
+    /// few times only, because a queue that never drains would hold up everything behind it.
     fn is_for_now(&mut self, error: &io::Error, counters: &mut DeviceCounters) -> bool {
         match error.raw_os_error() {
             Some(libc::EAGAIN | libc::EINTR) => {
@@ -290,13 +238,12 @@ impl Transmit {
             }
             Some(libc::ENOBUFS) => {
                 counters.tx_nobufs += 1;
-                let now = Instant::now();
-                let since = *self.refused_since.get_or_insert(now);
-                let is_for_now = now.duration_since(since) < NOBUFS_TIME;
-                if !is_for_now {
-                    self.refused_since = None;
+                self.nobufs_in_row += 1;
+                if self.nobufs_in_row > NOBUFS_RETRIES {
+                    self.nobufs_in_row = 0;
+                    return false;
                 }
-                is_for_now
+                true
             }
             Some(libc::ENETDOWN) => {
                 counters.link_errors += 1;

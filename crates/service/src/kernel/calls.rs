@@ -205,10 +205,7 @@ impl Kernel {
     fn send_datagrams(&mut self, sock: SockId) {
         let mut payload = Vec::new();
         while let Some(socket) = self.sockets.find(sock) {
-            let Some(envelope) =
-                socket
-                    .send
-                    .next_datagram(&mut self.end, sock, &mut payload, |_| true)
+            let Some(envelope) = socket.send.next_datagram(&mut self.end, sock, &mut payload)
             else {
                 return;
             };
