@@ -154,10 +154,36 @@ static void refused(void) {
     close(fd);
 }
 
+static void say_offset(const char *what, int fd) {
+    int offset = -2;
+    socklen_t len = sizeof offset;
+    getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &offset, &len);
+    NOTE("%s: an offset of %d", what, offset);
+}
+
+/* SO_PEEK_OFF moves back by what is received. */
+static void with_offset(int fd) {
+    int offset = 0;
+    char byte[16];
+    setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &offset, sizeof offset);
+    echoed(fd, 4, 10);
+    for (int i = 0; i < 3; i++) recv(fd, byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
+    say_offset("peeked", fd);
+    fresh(ROOM, 0);
+    receive("with an offset", fd, 2, MSG_DONTWAIT, NULL);
+    say_offset("received", fd);
+    fresh(ROOM, 0);
+    receive("the rest", fd, COUNT, MSG_DONTWAIT, NULL);
+    say_offset("received", fd);
+    offset = -1;
+    setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &offset, sizeof offset);
+}
+
 int main(void) {
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
     SAY(bind_to(fd, own_ip(), 8541));
     plain(fd);
+    with_offset(fd);
     limits(fd);
     failures(fd);
     two_ways(fd);

@@ -30,6 +30,10 @@ pub type Give<'a> = &'a mut dyn FnMut(&[IoSlice<'_>], Option<&[u8]>, &[u8]) -> O
 const RECEIVE_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_TRUNC | libc::MSG_CMSG_CLOEXEC;
 const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
+/// Errors of a call that say nothing about the socket; the last two are of a number that another
+/// thread has closed.
+const NOT_KEPT: [Errno; 4] = [Errno::EAGAIN, Errno::EINTR, Errno::EBADF, Errno::ENOTSOCK];
+
 /// Longest address of a datagram (sockaddr_in6).
 const ADDRESS_MAX: usize = 28;
 
@@ -57,7 +61,10 @@ impl Process {
         let Some(Decided::Dgram(dgram)) = socket.decided() else {
             return;
         };
-        if flags & !RECEIVE_FLAGS != 0 || dgram.side() == Side::Kernel {
+        let is_plain = flags & !RECEIVE_FLAGS == 0
+            && dgram.side() != Side::Kernel
+            && socket.peek_from().is_none();
+        if !is_plain {
             return;
         }
         let Some((attachment, sock)) = dgram.plain_part() else {
@@ -78,7 +85,7 @@ impl Process {
     pub fn keep_error(&self, fd: i32, error: Errno) {
         if let Some(socket) = self.table.socket(fd)
             && let Some(Decided::Dgram(dgram)) = socket.decided()
-            && !matches!(error, Errno::EAGAIN | Errno::EINTR)
+            && !NOT_KEPT.contains(&error)
         {
             dgram.keep_error(error);
         }

@@ -214,7 +214,7 @@ pub unsafe fn recvmmsg(
         tell(|process| process.keep_error(fd, reason));
     }
     // SAFETY: null or the program's structure.
-    if let (Some(limit), Some(left)) = (limit, unsafe { timeout.as_mut() }) {
+    if let (Some(limit), Some(left)) = (limit.filter(|_| done > 0), unsafe { timeout.as_mut() }) {
         let rest = limit.saturating_sub(begun.elapsed());
         *left = to_timespec(rest);
     }
