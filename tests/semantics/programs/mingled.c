@@ -102,7 +102,26 @@ static void mingled(enum way way, int port) {
     close(control), close(fd);
 }
 
+/* An error that waits in the kernel's part does not hide a datagram of the network. */
+static void beside_an_error(void) {
+    is_six = 0;
+    int fd = bound(7360), on = 1, len = -1;
+    struct sockaddr_in nobody = at("127.0.0.1", 7399), echo = at(peer_ip(), 7001);
+    setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on);
+    sendto(fd, "lost", 4, 0, (void *)&nobody, sizeof nobody);
+    sleep_ms(50);
+    ioctl(fd, FIONREAD, &len);
+    NOTE("beside an error: %d bytes", len);
+    sendto(fd, "echo", 4, 0, (void *)&echo, sizeof echo);
+    sendto(fd, "echo", 4, 0, (void *)&echo, sizeof echo);
+    sleep_ms(100);
+    ioctl(fd, FIONREAD, &len);
+    NOTE("beside an error: %d bytes", len);
+    close(fd);
+}
+
 int main(void) {
+    beside_an_error();
     for (is_six = 0; is_six < 2; is_six++) {
         NOTE("%s", is_six ? "::" : "0.0.0.0");
         for (enum way way = RECVFROM; way <= QUEUED; way++) mingled(way, 7340 + 10 * is_six + way);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use slipstack_mem::Descriptor;
 
@@ -10,7 +11,7 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::socket::description::{Decided, Description, Kind};
-use crate::socket::kernel_socket::{is_readable, set_nonblocking};
+use crate::socket::kernel_socket::{ready_in_kernel, set_nonblocking};
 use crate::socket::{Dgram, Side};
 
 const FIONREAD: u64 = libc::FIONREAD;
@@ -195,14 +196,16 @@ fn unread_datagram(socket: &Description, dgram: &Dgram) -> Outcome<i32> {
         Side::Both => socket.kernel_number(),
         Side::Stack => None,
     };
-    if dgram.turns.has_looked_in_kernel() && is_readable(kernel) {
+    // An error there (POLLERR) has no length.
+    let is_there = || ready_in_kernel(kernel, PollFlags::IN).contains(PollFlags::IN);
+    if dgram.turns.has_looked_in_kernel() && is_there() {
         return Err(Divert::Kernel);
     }
     if let Some(len) = dgram.next_len() {
         dgram.turns.note_read(true, false);
         return Ok(int(len));
     }
-    if !is_readable(kernel) {
+    if !is_there() {
         return Ok(0);
     }
     dgram.turns.note_read(true, true);
