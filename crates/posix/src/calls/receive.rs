@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::calls::receive_datagram::recv_queued;
 use crate::errno::Errno;
 use crate::kernel::Kernel;
-use crate::outcome::Outcome;
+use crate::outcome::{Divert, Outcome};
 use crate::process::lending::LentRead;
 use crate::process::wait::Plan;
 use crate::process::{Process, Received};
@@ -77,6 +77,10 @@ impl Process {
                 LentRead::Here(end_ns, 0) => self.recvmsg_until(fd, (bufs, control), flags, end_ns),
                 LentRead::Here(end_ns, before) => {
                     let more = self.recv_behind(fd, (bufs, before), flags, end_ns);
+                    if let Err(Divert::KernelRead | Divert::KernelLent) = more {
+                        // Another thread has put another connection there, and libc is not called.
+                        self.on_lent_call();
+                    }
                     Ok(bytes(before + more.map_or(0, |more| more.len)))
                 }
                 LentRead::Bytes(count) => Ok(bytes(count)),
