@@ -39,6 +39,10 @@ static void say(const char *what, int fd) {
     len = sizeof wait;
     getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, &len);
     NOTE("%s SO_RCVTIMEO: %ld", what, (long)wait.tv_sec);
+    char name[16] = "";
+    len = sizeof name;
+    getsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, &len);
+    NOTE("%s SO_BINDTODEVICE: %s", what, name);
 }
 
 static int made(int port) {
@@ -50,6 +54,7 @@ static int made(int port) {
         setsockopt(l, OPTIONS[i].level, OPTIONS[i].option, &OPTIONS[i].value, sizeof(int));
     setsockopt(l, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
     setsockopt(l, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+    setsockopt(l, SOL_SOCKET, SO_BINDTODEVICE, "ss0", 4);
     bind_to(l, own_ip(), port);
     listen(l, 16);
     return l;
@@ -71,6 +76,8 @@ static int made_for_datagrams(int port) {
     setsockopt(fd, IPPROTO_IP, IP_RECVTTL, &on, sizeof on);
     setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
     setsockopt(fd, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl);
+    struct timeval wait = {0, 200000};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
     bind_to(fd, own_ip(), port);
     return fd;
 }
@@ -98,6 +105,11 @@ static void receive(const char *what, int fd, int port) {
     SAY(recvmsg(other, &message, 0));
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     if (head) NOTE("back with a TTL of %d", *(int *)CMSG_DATA(head));
+    long since = now_ms();
+    alarm(10);
+    SAY(recv(fd, bytes, sizeof bytes, 0));
+    NOTE("%s", took(since, 200));
+    alarm(0);
     close(other);
 }
 
@@ -138,17 +150,23 @@ static int taken(int from) {
     return fd;
 }
 
+/* A new program uses the socket. */
+static void run_new(const char *self, int fd, const char *port, const char *what) {
+    if (!fork()) {
+        char number[8];
+        snprintf(number, sizeof number, "%d", fd);
+        execl(self, self, number, port, what, (char *)0);
+        _exit(1);
+    }
+    wait(0);
+}
+
 int main(int argc, char **argv) {
-    if (argc > 5) {
-        say_connection(argv[1], atoi(argv[2]));
-        return 0;
-    }
-    if (argc > 4) {
-        receive(argv[1], atoi(argv[2]), atoi(argv[3]));
-        return 0;
-    }
-    if (argc > 2) {
-        serve(argv[1], atoi(argv[2]), atoi(argv[3]));
+    if (argc > 3) {
+        int fd = atoi(argv[1]), port = atoi(argv[2]);
+        if (!strcmp(argv[3], "listener")) serve("new program", fd, port);
+        if (!strcmp(argv[3], "datagrams")) receive("new program", fd, port);
+        if (!strcmp(argv[3], "connection")) say_connection("new program", fd);
         return 0;
     }
     int l = made(8660), pair[2];
@@ -157,13 +175,7 @@ int main(int argc, char **argv) {
     close(l);
 
     l = made(8661);
-    if (!fork()) {
-        char number[8];
-        snprintf(number, sizeof number, "%d", l);
-        execl(argv[0], argv[0], "new program", number, "8661", (char *)0);
-        _exit(1);
-    }
-    wait(0);
+    run_new(argv[0], l, "8661", "listener");
     close(l);
 
     for (int used = 0; used < 2; used++) {
@@ -187,26 +199,17 @@ int main(int argc, char **argv) {
     close(fd);
 
     fd = made_for_datagrams(8665);
-    if (!fork()) {
-        char number[8];
-        snprintf(number, sizeof number, "%d", fd);
-        execl(argv[0], argv[0], "new program", number, "8665", "datagrams", (char *)0);
-        _exit(1);
-    }
-    wait(0);
+    run_new(argv[0], fd, "8665", "datagrams");
+    /* Its user from now on. */
+    SAY(recv(fd, &(char){0}, 1, 0));
+    run_new(argv[0], fd, "8665", "datagrams");
     close(fd);
 
     fd = tcp(7010);
     for (int i = 0; i < COUNT; i++)
         if (OPTIONS[i].option % 2 == 0)
             setsockopt(fd, OPTIONS[i].level, OPTIONS[i].option, &OPTIONS[i].value, sizeof(int));
-    if (!fork()) {
-        char number[8];
-        snprintf(number, sizeof number, "%d", fd);
-        execl(argv[0], argv[0], "new program", number, "0", "a", "connection", (char *)0);
-        _exit(1);
-    }
-    wait(0);
+    run_new(argv[0], fd, "0", "connection");
     if (!fork()) say_connection("forked", fd), _exit(0);
     wait(0);
     close(fd);

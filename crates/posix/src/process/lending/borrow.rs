@@ -329,12 +329,12 @@ impl Process {
         })
     }
 
-    /// The options that were set before a connection came in a message.
+    /// Asks for the options that were set before this program had the socket.
     pub(crate) fn learn_options(&self, socket: &Description) {
         let Some(Decided::Foreign(it)) = socket.decided() else {
             return;
         };
-        if !it.learns_options() {
+        if !it.lacks_options() {
             return;
         }
         let request = Request::new(Call::Options, [0, 0]);
@@ -345,6 +345,8 @@ impl Process {
                 options.set(set.level, set.name, &set.value);
             }
             cold.options = options;
+            drop(cold);
+            it.note_options();
         }
     }
 

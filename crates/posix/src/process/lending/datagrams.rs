@@ -335,7 +335,7 @@ impl Process {
             .collect();
         let (control, max) = (it.control()?, REPLY_MAX + room);
         let result = match request.call {
-            Call::Unread => control.call_briefly(message, &parts, max),
+            Call::Unread | Call::Options => control.call_briefly(message, &parts, max),
             _ => control.call(message, &parts, max),
         }?;
         let (reply, data) = Reply::parse(&result)?;

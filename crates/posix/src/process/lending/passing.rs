@@ -256,12 +256,15 @@ impl Process {
     }
 }
 
-/// Sets SO_RCVTIMEO and SO_SNDTIMEO to those of the end of the pair under `number`.
 impl Process {
     /// Learns the options and time limits of a socket that another process has made.
     pub(crate) fn learn_from_kernel(&self, socket: &Description, number: Descriptor) {
         learn_times(number, socket);
-        // Without a descriptor they are the usual ones.
+        // A confined process (seccomp) may not make a socket, and one without a free descriptor
+        // cannot: the options are the usual ones.
+        if self.lending.keeps_out.load(Ordering::Relaxed) {
+            return;
+        }
         let Ok(fresh) = self.kernel_twin(socket, SocketFlags::empty()) else {
             return;
         };
@@ -270,10 +273,12 @@ impl Process {
         drop(fresh);
         self.numbers.keep_spare();
         socket.cold.lock().options = options;
+        self.network.learn_link(&*self.kernel, socket, number);
     }
 }
 
-fn learn_times(number: Descriptor, socket: &Description) {
+/// Sets SO_RCVTIMEO and SO_SNDTIMEO to those of the kernel's socket under `number`.
+pub(super) fn learn_times(number: Descriptor, socket: &Description) {
     for (which, limit) in [
         (Timeout::Recv, &socket.recv_timeout_ns),
         (Timeout::Send, &socket.send_timeout_ns),

@@ -23,6 +23,7 @@ use crate::lending::post::Charge;
 use crate::lending::{StewardSockets, control_name};
 use crate::process::Process;
 use crate::process::lending::borrow::UserKind;
+use crate::process::lending::passing::learn_times;
 use crate::socket::borrowed::Names;
 use crate::socket::borrowed::{Borrowed, ReadRequest};
 use crate::socket::description::{Decided, Description, Kind, New};
@@ -213,6 +214,9 @@ impl Process {
         // A datagram socket has the kernel's part under its number.
         let has_kernel = kind == Kind::Dgram;
         socket.has_kernel.store(has_kernel, Ordering::Release);
+        if has_kernel {
+            learn_times(number, &socket);
+        }
         if has_kernel
             && let Some(own) = self.network.own_datagrams(&socket, number)
             && let Some(Decided::Foreign(it)) = socket.decided()

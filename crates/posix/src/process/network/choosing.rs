@@ -2,6 +2,7 @@
 //! not asked or knows another interface.
 
 use slipstack_channel::control::net::Interface;
+use slipstack_mem::Descriptor;
 
 use crate::errno::Errno;
 use crate::kernel::Kernel;
@@ -42,6 +43,17 @@ impl Network {
         }
     }
 
+    /// Learns the interface of the stack to which the program that made a socket has bound it.
+    pub(crate) fn learn_link(&self, kernel: &dyn Kernel, socket: &Description, number: Descriptor) {
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX);
+        let mut index = [0; 4];
+        if kernel.getsockopt(number.number(), level, name, &mut index) == Ok(index.len())
+            && let Some(link) = self.link_of(name, &index)
+        {
+            record_link(socket, Some(&link));
+        }
+    }
+
     /// The interface of the stack that is named.
     fn link_of(&self, option: i32, value: &[u8]) -> Option<Interface> {
         let policy = self.policy()?;
@@ -71,14 +83,21 @@ fn bind_to(
     socket: &Description,
     link: Option<&Interface>,
 ) -> Result<(), Errno> {
-    let index = link
-        .map_or(0, |link| link.index)
-        .cast_signed()
-        .to_ne_bytes();
     if let Some(number) = socket.kernel_number() {
         let (level, name) = (libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX);
-        kernel.setsockopt(number.number(), level, name, &index)?;
+        kernel.setsockopt(number.number(), level, name, &index_of(link))?;
     }
+    record_link(socket, link);
+    Ok(())
+}
+
+fn index_of(link: Option<&Interface>) -> [u8; 4] {
+    let index = link.map_or(0, |link| link.index);
+    index.cast_signed().to_ne_bytes()
+}
+
+fn record_link(socket: &Description, link: Option<&Interface>) {
+    let index = index_of(link);
     let place = link.map_or(0, |link| i32::from(link.link) + 1);
     let mut cold = socket.cold.lock();
     cold.options
@@ -87,5 +106,4 @@ fn bind_to(
         .set(libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, &index);
     drop(cold);
     socket.set_way(STACKS_LINK, &place.to_ne_bytes());
-    Ok(())
 }

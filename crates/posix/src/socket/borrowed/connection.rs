@@ -124,14 +124,18 @@ impl Borrowed {
         self.pair.as_ref() == Some(pair)
     }
 
-    /// Whether the options are to be asked for that were set before this program had it; once.
-    pub(crate) fn learns_options(&self) -> bool {
-        self.control().is_some() && !self.has_options.swap(true, Ordering::AcqRel)
+    /// Whether the options are to be asked for that were set before this program had it.
+    pub(crate) fn lacks_options(&self) -> bool {
+        self.control().is_some() && !self.has_options.load(Ordering::Acquire)
     }
 
-    /// Notes that a forked child has its parent's options.
+    pub(crate) fn note_options(&self) {
+        self.has_options.store(true, Ordering::Release);
+    }
+
+    /// Returns it as a forked child has it, with its parent's options.
     pub(crate) fn knowing_options(self) -> Borrowed {
-        self.has_options.store(true, Ordering::Relaxed);
+        self.note_options();
         self
     }
 

@@ -10,7 +10,7 @@ use crate::socket::options::Options;
 use crate::socket::options::meaning::CONGESTION_NAME_MAX;
 
 /// Options of both kinds of sockets.
-const OF_ALL: [(i32, i32); 10] = [
+const OF_ALL: [(i32, i32); 9] = [
     (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
     (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
     (libc::SOL_SOCKET, libc::SO_MARK),
@@ -20,9 +20,10 @@ const OF_ALL: [(i32, i32); 10] = [
     (libc::IPPROTO_IP, libc::IP_TTL),
     (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
     (libc::IPPROTO_IP, libc::IP_MINTTL),
-    // IP_TOS sets it too.
-    (libc::SOL_SOCKET, libc::SO_PRIORITY),
 ];
+
+/// The class, which IP_TOS sets too.
+const CLASS: (i32, i32) = (libc::SOL_SOCKET, libc::SO_PRIORITY);
 
 const OF_IPV6: [(i32, i32); 5] = [
     (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
@@ -87,33 +88,35 @@ pub(crate) fn options_of(
     fresh: &OwnedFd,
     (family, kind): (Family, Kind),
 ) -> Options {
-    let mut options = Options::default();
-    let mut learn = |level: i32, name: i32, record: &dyn Fn(&[u8]) -> Vec<u8>| {
-        let (mut set, mut usual) = ([0; CONGESTION_NAME_MAX], [0; CONGESTION_NAME_MAX]);
-        let set = kernel
-            .getsockopt(number, level, name, &mut set)
-            .map(|len| &set[..len]);
-        let usual = kernel
-            .getsockopt(fresh.as_raw_fd(), level, name, &mut usual)
-            .map(|len| &usual[..len]);
-        if let (Ok(set), Ok(usual)) = (set, usual)
-            && set != usual
-        {
-            options.set(level, name, &record(set));
-        }
+    let value = |of: i32, (level, name)| {
+        let mut bytes = [0; CONGESTION_NAME_MAX];
+        let len = kernel.getsockopt(of, level, name, &mut bytes).ok()?;
+        Some(bytes[..len].to_vec())
     };
+    let fresh = fresh.as_raw_fd();
+    let changed =
+        |option| value(number, option).filter(|it| value(fresh, option).as_ref() != Some(it));
+    let mut options = Options::default();
     for name in BUFFERS {
-        learn(libc::SOL_SOCKET, name, &half);
+        if let Some(size) = changed((libc::SOL_SOCKET, name)) {
+            options.set(libc::SOL_SOCKET, name, &half(&size));
+        }
     }
     let of_family: &[_] = if family == Family::V6 { &OF_IPV6 } else { &[] };
     let of_kind: &[_] = match kind {
         Kind::Stream => &OF_STREAMS,
         Kind::Dgram => &OF_DATAGRAMS,
     };
-    for (level, name) in OF_ALL.iter().chain(of_family).chain(of_kind) {
-        if *level != libc::IPPROTO_IPV6 || family == Family::V6 {
-            learn(*level, *name, &<[u8]>::to_vec);
+    for option in OF_ALL.iter().chain(of_family).chain(of_kind) {
+        let is_there = option.0 != libc::IPPROTO_IPV6 || family == Family::V6;
+        if let Some(set) = changed(*option).filter(|_| is_there) {
+            options.set(option.0, option.1, &set);
         }
+    }
+    let has_tos = options.bytes(libc::IPPROTO_IP, libc::IP_TOS).is_some();
+    let is_set = |class: &Vec<u8>| has_tos || class.iter().any(|byte| *byte != 0);
+    if let Some(class) = value(number, CLASS).filter(is_set) {
+        options.set(CLASS.0, CLASS.1, &class);
     }
     options
 }
