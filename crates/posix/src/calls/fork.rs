@@ -262,7 +262,10 @@ impl Process {
     /// Takes over the sockets that [`Process::before_exec`] of the former program described.
     pub fn inherit(&self, text: &str) {
         let mut steward_sockets = StewardSockets::default();
-        for item in text.split(',') {
+        // The keeper knows the program by its family, and is asked about the sockets' interfaces.
+        let (families, sockets): (Vec<&str>, Vec<&str>) =
+            text.split(',').partition(|item| item.starts_with('k'));
+        for item in families.into_iter().chain(sockets) {
             self.inherit_one(item, &mut steward_sockets);
         }
     }

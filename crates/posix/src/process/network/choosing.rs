@@ -47,7 +47,9 @@ impl Network {
     pub(crate) fn learn_link(&self, kernel: &dyn Kernel, socket: &Description, number: Descriptor) {
         let (level, name) = (libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX);
         let mut index = [0; 4];
-        if kernel.getsockopt(number.number(), level, name, &mut index) == Ok(index.len())
+        let told = kernel.getsockopt(number.number(), level, name, &mut index);
+        if told == Ok(index.len())
+            && index != [0; 4]
             && let Some(link) = self.link_of(name, &index)
         {
             record_link(socket, Some(&link));
