@@ -70,6 +70,7 @@ impl Process {
             Err(StreamError::Errno(error)) => return Err(error.into()),
             Err(StreamError::Pipe) => return Err(Errno::EPIPE.into()),
         }
+        self.follow_users(&socket, true)?;
         Ok(stream.reserve(len))
     }
 

@@ -282,6 +282,9 @@ impl Process {
         };
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
+                if write {
+                    self.follow_users_to_end(&socket);
+                }
                 stream.shutdown(read, write)?;
                 if write {
                     stream.attachment().after_push(&*self.kernel, socket.id);

@@ -124,6 +124,7 @@ impl Process {
                 outcome => outcome?,
             }
         }
+        self.follow_users(socket, is_nonblocking)?;
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
         let push = push_of(flags);
         let is_more = push == Push::More;

@@ -22,6 +22,7 @@ mod in_use;
 pub(crate) mod lender;
 pub(crate) mod post;
 pub(crate) mod pump;
+mod sources;
 mod state;
 pub(crate) mod steward;
 mod steward_wait;

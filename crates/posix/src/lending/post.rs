@@ -1,6 +1,6 @@
 //! The queue by which other threads reach the steward, which lives as long as it has work.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,9 +12,10 @@ use slipstack_mem::{Guard, Lock};
 use crate::lending::child::Packed;
 use crate::lending::lender::Lender;
 use crate::lending::pump::Pump;
+use crate::lending::sources::Sources;
 use crate::lending::steward_wait::FIRST_KEY;
 use crate::ready::Waiter;
-use crate::socket::description::Description;
+use crate::socket::description::{Description, Kind};
 
 /// Interval and number of checks whether a steward's thread has begun.
 const BEGIN_LOOK: Duration = Duration::from_micros(100);
@@ -71,6 +72,7 @@ pub(crate) struct Inner {
     pub(crate) waiter: Option<Arc<Waiter>>,
     /// The descriptors that wake the steward (epoll), once it sleeps on them.
     watched: Option<Arc<OwnedFd>>,
+    pub(crate) sources: Sources,
 }
 
 #[derive(Debug, Default)]
@@ -84,6 +86,8 @@ pub(crate) struct Post {
     has_left: AtomicBool,
     /// Number of connections whose bytes the steward moves.
     pumps: AtomicUsize,
+    /// Messages of a child are being handled.
+    is_listening: AtomicBool,
     /// The process ends when there are none.
     pub(crate) is_ending: AtomicBool,
     /// The process has ended, and somebody else is to go on with what its steward has.
@@ -179,6 +183,27 @@ impl Post {
 
     pub(crate) fn take_left(&self) -> bool {
         self.has_left.load(Ordering::Relaxed) && self.has_left.swap(false, Ordering::SeqCst)
+    }
+
+    pub(crate) fn note_source(&self, number: RawFd, of: Option<u64>) {
+        self.inner.lock().sources.note(number, of);
+    }
+
+    pub(crate) fn forget_source(&self, number: RawFd) {
+        self.inner.lock().sources.forget(number);
+    }
+
+    pub(crate) fn note_listening(&self, is_listening: bool) {
+        self.is_listening.store(is_listening, Ordering::SeqCst);
+    }
+
+    /// Whether other processes have written something to the connection that is not in its ring.
+    pub(crate) fn has_unmoved(&self, socket: &Description) -> bool {
+        // What is taken from a source while this looks is in the steward's hands afterwards.
+        let inner = self.inner.lock();
+        inner.sources.have_any_for(socket.id)
+            || self.is_listening.load(Ordering::SeqCst)
+            || socket.lent.is_moving()
     }
 
     pub(crate) fn note_pump(&self) {
@@ -343,6 +368,20 @@ impl Charge {
                 }
             }
             Charge::Pump(pump) => pump.end(lender),
+        }
+    }
+
+    /// Notes where it brings bytes of other processes from, if it is about connections.
+    pub(crate) fn note_source(&self, sources: &mut Sources) {
+        let is_stream = |socket: &Arc<Description>| socket.kind == Kind::Stream;
+        match self {
+            Charge::Child { shared, .. } if shared.iter().any(is_stream) => {
+                sources.note(self.number(), None);
+            }
+            Charge::Pump(pump) if is_stream(pump.socket()) => {
+                sources.note(self.number(), Some(pump.socket().id));
+            }
+            Charge::Child { .. } | Charge::Pump(_) => {}
         }
     }
 

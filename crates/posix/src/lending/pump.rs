@@ -2,6 +2,7 @@
 
 mod datagrams;
 mod loans;
+mod moving;
 mod resting;
 
 use std::io::{IoSlice, IoSliceMut};
@@ -160,6 +161,8 @@ pub(crate) struct Pump {
     is_paused: bool,
     /// Notifications of datagrams that have been given.
     signs: u64,
+    /// Bytes for the peer are in hand.
+    is_moving: bool,
     /// The process that has made the pair, if it is another one.
     user: Option<u32>,
     loan: Counts,
@@ -198,6 +201,7 @@ impl Pump {
             awaits_room: false,
             is_paused: false,
             signs: 0,
+            is_moving: false,
         }
     }
 
@@ -261,6 +265,7 @@ impl Pump {
     pub(crate) fn go_on_as(&mut self, socket: Arc<Description>, number: i32) {
         std::mem::forget(std::mem::replace(&mut self.socket, socket));
         self.number = number;
+        self.is_moving = false;
     }
 
     /// Nobody has looked at either side for a while.
@@ -368,6 +373,7 @@ impl Pump {
             }
         } else if self.to_peer.may_read() && self.childs.gives {
             self.note_loan(stream, Loan::taking);
+            self.note_moving(true);
             let count = self.read_child(room);
             let passed = self.pass_to_peer(stream, Some(&room[..count]));
             passed.map(|_| count)
@@ -377,6 +383,7 @@ impl Pump {
         if passed.is_none() {
             self.end_writing();
         }
+        self.note_moving(!self.to_peer.is_empty());
         // The connection is closed with the last number; this is for a child that still reads.
         if self.to_peer.is_due() && (self.is_shut || !self.is_abandoned) {
             let _ = stream.shutdown(false, true);
@@ -523,7 +530,8 @@ impl Pump {
     }
 
     /// The connection has gone elsewhere, and what the pair's users do with it is that one's.
-    pub(crate) fn end_here(self, lender: &dyn Lender) {
+    pub(crate) fn end_here(mut self, lender: &dyn Lender) {
+        self.note_moving(false);
         if self.is_unread {
             self.socket.lent.leave_unread();
         }

@@ -88,6 +88,7 @@ impl Lending {
 
     pub(crate) fn forget(&self, number: i32) {
         self.numbers.lock().retain(|other| *other != number);
+        self.post.forget_source(number);
     }
 
     /// Descriptor of the library's that children keep.

@@ -209,6 +209,9 @@ impl Steward {
 
     fn add_child(&mut self, key: u64, child: Child) {
         let watched = self.rest.watch(&child.control, key, EventFlags::IN);
+        if child.holds_connections() {
+            self.post.note_source(child.control.as_raw_fd(), None);
+        }
         self.children.insert(key, child);
         if watched.is_err() {
             self.on_end(key);
@@ -227,6 +230,10 @@ impl Steward {
             return pump.end(self.lender);
         };
         target.watch(Set::watch_of(&self.set, item));
+        if pump.socket().kind == Kind::Stream && !pump.reads_no_more() {
+            let socket = Some(pump.socket().id);
+            self.post.note_source(pump.child().as_raw_fd(), socket);
+        }
         if pump.has_kernel_part() {
             let part = self.key();
             self.kernel_parts.insert(part, key);
@@ -321,27 +328,31 @@ impl Steward {
         if !self.has_looked {
             return;
         }
-        let mut speakers = Vec::new();
+        let mut found = Vec::new();
         let limit_ns = self.wanted_look_ns();
-        let (pumps, ready, parts) = (&mut self.pumps, &mut self.ready, &self.kernel_parts);
         self.rest.look(self.lender, manner, limit_ns, |key, what| {
-            if let Some(pump) = pumps.get_mut(&key) {
-                pump.on_child(what);
-                ready.push(key);
-            } else if let Some(of) = parts.get(&key) {
-                if let Some(pump) = pumps.get_mut(of) {
-                    pump.on_peer();
-                }
-                ready.push(*of);
-            } else {
-                speakers.push(key);
-            }
+            found.push((key, what));
         });
-        if speakers.iter().any(|key| !self.children.contains_key(key)) {
-            // A child that speaks for the first time.
-            self.take_charges();
+        // In the order of the events, which is that in which the children have written.
+        for (key, what) in found {
+            self.on_event(key, what);
         }
-        for key in speakers {
+    }
+
+    fn on_event(&mut self, key: u64, what: EventFlags) {
+        if let Some(pump) = self.pumps.get_mut(&key) {
+            pump.on_child(what);
+            self.ready.push(key);
+        } else if let Some(of) = self.kernel_parts.get(&key) {
+            if let Some(pump) = self.pumps.get_mut(of) {
+                pump.on_peer();
+            }
+            self.ready.push(*of);
+        } else {
+            if !self.children.contains_key(&key) {
+                // A child that speaks for the first time.
+                self.take_charges();
+            }
             self.listen(key);
         }
     }
@@ -353,6 +364,9 @@ impl Steward {
             };
             if pump.run(&mut self.room) {
                 self.ready.push(key);
+            }
+            if pump.reads_no_more() {
+                self.post.forget_source(pump.child().as_raw_fd());
             }
             let joining = pump.take_joining();
             if let Some(awaits_room) = pump.news_of_room() {
@@ -397,6 +411,12 @@ impl Steward {
     }
 
     fn listen(&mut self, key: u64) {
+        self.post.note_listening(true);
+        self.hear_from(key);
+        self.post.note_listening(false);
+    }
+
+    fn hear_from(&mut self, key: u64) {
         for _ in 0..MESSAGES_MAX {
             let Some(child) = self.children.get(&key) else {
                 return;

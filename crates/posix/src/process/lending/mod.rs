@@ -4,6 +4,7 @@ mod answering;
 mod borrow;
 mod datagrams;
 mod ended;
+mod following;
 mod forking;
 mod helper;
 mod left_behind;

@@ -29,6 +29,7 @@ impl Process {
         self.lending.note(charge.number());
         let post = &self.lending.post;
         let mut inner = post.inner.lock();
+        charge.note_source(&mut inner.sources);
         if inner.thread.is_some() || post.is_ending.load(Ordering::Relaxed) {
             post.hand_over(&mut inner, charge);
             return;

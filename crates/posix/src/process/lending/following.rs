@@ -1,0 +1,94 @@
+//! The order of what an owner writes to a connection and what others have written to it before.
+//!
+//! Bytes of other processes come by a pair, and the steward puts them into the send ring. A process
+//! that knows that another one has written, because that has ended or has said so, expects its own
+//! bytes behind them, and the end of the direction too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::errno::Errno;
+use crate::outcome::Outcome;
+use crate::process::Process;
+use crate::process::wait::Plan;
+use crate::socket::description::Description;
+
+/// Time in which a steward passes on what has come, unless the connection has no room.
+const PROMPT_NS: u64 = 20_000_000;
+/// Interval at which it is looked meanwhile.
+const LOOK: Duration = Duration::from_micros(50);
+/// Interval at which a call that waits for room looks.
+const SLOW_LOOK_NS: u64 = 5_000_000;
+/// Time for which the end of a direction waits for room: what has not left then is lost.
+const END_NS: u64 = 1_000_000_000;
+
+impl Process {
+    /// Waits until what other processes have written to the connection is in its ring.
+    ///
+    /// # Errors
+    /// EAGAIN: there is no room for it, as there is none for the caller's bytes. Those of a wait.
+    #[inline]
+    pub(crate) fn follow_users(
+        &self,
+        socket: &Arc<Description>,
+        is_nonblocking: bool,
+    ) -> Outcome<()> {
+        match socket.lent.is_lent() && self.lending.post.has_unmoved(socket) {
+            true => self.follow_slowly(socket, is_nonblocking),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn follow_slowly(&self, socket: &Arc<Description>, is_nonblocking: bool) -> Outcome<()> {
+        if self.follow_for(socket, PROMPT_NS) {
+            return Ok(());
+        }
+        if is_nonblocking {
+            socket.lent.await_moved();
+            return match self.lending.post.has_unmoved(socket) {
+                true => Err(Errno::EAGAIN.into()),
+                false => Ok(()),
+            };
+        }
+        let plan = Plan::of_call(&*self.kernel, socket, &socket.send_timeout_ns, &[]);
+        let deadline = plan.deadline_ns.unwrap_or(u64::MAX);
+        loop {
+            let now = self.kernel.now_ns();
+            let part = Plan {
+                deadline_ns: Some((now + SLOW_LOOK_NS).min(deadline)),
+                ..plan
+            };
+            let post = &self.lending.post;
+            let is_done = self.wait(&part, |_| Ok((!post.has_unmoved(socket)).then_some(())));
+            if is_done?.is_some() {
+                return Ok(());
+            }
+            if deadline <= now {
+                return Err(Errno::EAGAIN.into());
+            }
+        }
+    }
+
+    /// Waits, before the end of the connection's direction, until what other processes have written
+    /// is in its ring.
+    pub(crate) fn follow_users_to_end(&self, socket: &Description) {
+        if socket.lent.is_lent() {
+            self.follow_for(socket, END_NS);
+        }
+    }
+
+    /// Returns false if it takes longer than `ns`.
+    fn follow_for(&self, socket: &Description, ns: u64) -> bool {
+        let until = self.kernel.now_ns() + ns;
+        while self.lending.post.has_unmoved(socket) {
+            if self.kernel.now_ns() >= until {
+                return false;
+            }
+            if !self.lending.post.run_inline() {
+                std::thread::sleep(LOOK);
+            }
+        }
+        true
+    }
+}
