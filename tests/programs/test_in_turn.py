@@ -44,6 +44,11 @@ def bytes_of_a_child_are_before_those_of_a_later_one(world):
 
 
 @test
+def bytes_of_programs_that_follow_each_other_are_in_order(world):
+    are_in_turn(world, "programs", 7803)
+
+
+@test
 def bytes_of_a_child_are_before_those_of_a_file(world):
     are_in_turn(world, "file", 7804)
 

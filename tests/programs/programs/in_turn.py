@@ -2,13 +2,15 @@
 
 Its first line says how. `ended`: a child writes and ends, then its parent writes; `told`: a child
 says by a pipe that it has written; `siblings`: two children, of which the second one begins when
-the first one has ended; `file`: as `ended`, the parent by sendfile; `shut`: a child writes much and ends, and its parent shuts the direction down; `much`:
+the first one has ended; `programs`: two programs, and their parent; `file`: as `ended`, the parent
+by sendfile; `shut`: a child writes much and ends, and its parent shuts the direction down; `much`:
 a child writes more than there is room for and ends, then its parent writes; `polled`: as `much`,
 without waiting in the call."""
 
 import os
 import select
 import socket
+import subprocess
 import sys
 import tempfile
 
@@ -55,6 +57,14 @@ def siblings(sock):
             os.waitpid(in_child(lambda: sock.sendall(who + b"%d " % turn)), 0)  # noqa: B023
 
 
+def programs(sock):
+    for turn in range(ROUNDS // 2):
+        for word in (f"c{2 * turn} ", f"p{2 * turn} "):
+            subprocess.run(["printf", word], stdout=sock, check=True)
+        subprocess.run(["printf", f"c{2 * turn + 1} "], stdout=sock, check=True)
+        sock.sendall(b"p%d " % (2 * turn + 1))
+
+
 def by_file(sock, data):
     with tempfile.TemporaryFile() as file:
         file.write(data)
@@ -94,6 +104,8 @@ def serve(sock):
             told(sock)
         case "siblings":
             siblings(sock)
+        case "programs":
+            programs(sock)
         case "file":
             ended(sock, by_file)
         case "shut":

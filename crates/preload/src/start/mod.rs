@@ -9,6 +9,7 @@ use crate::cores;
 use crate::exec::rights;
 use crate::process::{self, INHERIT};
 use crate::signals;
+use crate::stdio::standard::abi::on_placed;
 
 /// Initialises the library if the program's environment says so, and keeps the variables it passes
 /// on.
@@ -41,6 +42,9 @@ fn start(mut variables: Vec<CString>) {
     }
     if inherits {
         process::activate();
+        for number in 0..3 {
+            on_placed(number);
+        }
     }
 }
 
