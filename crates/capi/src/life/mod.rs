@@ -111,6 +111,9 @@ fn begin(words: Vec<String>) -> Result<(), Failure> {
     if PROCESS.set(process).is_err() {
         return Err(Failure::Twice);
     }
+    if let Some(made) = self::process() {
+        made.stay();
+    }
     _ = SETTINGS.set(found);
     BEGUN_BY.store(own, Ordering::Release);
     tell_config(&arguments, queues());

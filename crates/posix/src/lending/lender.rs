@@ -1,8 +1,10 @@
 //! The lending process as its steward sees it.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::attachment::Attachment;
+use crate::lending::users_end::UsersEnd;
 use crate::ready::Sleepers;
 use crate::socket::borrowed::requests::{Reply, Request};
 use crate::socket::description::Description;
@@ -28,6 +30,9 @@ pub(crate) trait Lender: Sync {
     fn note(&self, number: i32);
 
     fn forget(&self, number: i32);
+
+    /// Closes the steward's end of a pair. `resets`: the end that this resets.
+    fn close_pair(&self, ours: OwnedFd, resets: Option<UsersEnd>);
 
     /// Bytes of one connection less are to be moved.
     fn note_pump_ended(&self);

@@ -26,6 +26,7 @@ mod sources;
 mod state;
 pub(crate) mod steward;
 mod steward_wait;
+pub(crate) mod users_end;
 
 pub(crate) use fork::Inheritance;
 pub(crate) use state::{Lending, StewardSockets, control_name};

@@ -22,6 +22,8 @@ const BEGIN_LOOK: Duration = Duration::from_micros(100);
 const BEGIN_LOOKS: u32 = 20_000;
 /// Number of attempts, as far apart, to get the queue at the end of the process.
 const REACH_LOOKS: u32 = 1000;
+/// Number of attempts, as far apart, to find that no end is being reset any more.
+const RESET_LOOKS: u32 = 2000;
 
 /// A thing for the steward to look after. The socket that it names counts as lent already.
 #[derive(Debug)]
@@ -86,6 +88,8 @@ pub(crate) struct Post {
     has_left: AtomicBool,
     /// Number of connections whose bytes the steward moves.
     pumps: AtomicUsize,
+    /// Number of users' ends that are being reset.
+    pub(crate) resets: AtomicUsize,
     /// Messages of a child are being handled.
     is_listening: AtomicBool,
     /// The process ends when there are none.
@@ -114,6 +118,7 @@ impl Post {
         std::mem::forget(std::mem::take(&mut *self.inner.lock()));
         self.awaits_leaving.store(false, Ordering::Relaxed);
         self.pumps.store(0, Ordering::Relaxed);
+        self.resets.store(0, Ordering::Relaxed);
         std::mem::forget(self.inline.lock().take());
         self.has_inline.store(false, Ordering::Relaxed);
         self.is_ending.store(false, Ordering::Relaxed);
@@ -204,6 +209,16 @@ impl Post {
         inner.sources.have_any_for(socket.id)
             || self.is_listening.load(Ordering::SeqCst)
             || socket.lent.is_moving()
+    }
+
+    /// Waits until users' ends have been reset, before the process ends.
+    pub(crate) fn await_resets(&self) {
+        for _ in 0..RESET_LOOKS {
+            if self.resets.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            std::thread::sleep(BEGIN_LOOK);
+        }
     }
 
     pub(crate) fn note_pump(&self) {

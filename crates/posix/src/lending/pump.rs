@@ -1,12 +1,13 @@
 //! Moves bytes between a connection and the child's end of a pair.
 
 mod datagrams;
+mod ends;
 mod loans;
 mod moving;
 mod resting;
 
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
@@ -17,6 +18,7 @@ use slipstack_channel::Loan;
 
 use crate::lending::lender::Lender;
 use crate::lending::pump::loans::Counts;
+use crate::lending::users_end::UsersEnd;
 use crate::socket::borrowed::ReadRequest;
 use crate::socket::borrowed::child_message::receive_joining;
 use crate::socket::description::{Decided, Description};
@@ -144,6 +146,10 @@ pub(crate) struct Pump {
     is_unread: bool,
     /// The peer has reset the connection, or it has timed out.
     is_reset: bool,
+    /// Set if the user has no library and is the process that has made the pair.
+    users_end: Option<UsersEnd>,
+    /// The close of the pair is a reset for its user.
+    resets_user: bool,
     /// The child's read request that the steward has not met.
     request: ReadRequest,
     /// The child has announced that it writes no more: its end is more than the end of a process.
@@ -191,6 +197,8 @@ impl Pump {
             is_ending: false,
             is_unread: false,
             is_reset: false,
+            users_end: None,
+            resets_user: false,
             request: ReadRequest::None,
             is_shut: false,
             has_shut_reading: false,
@@ -416,11 +424,7 @@ impl Pump {
         }
         self.note_rest(stream);
         if self.to_child.is_due() {
-            let how = match self.is_reset {
-                true => Shutdown::Both,
-                false => Shutdown::Write,
-            };
-            let _ = rustix::net::shutdown(&self.child, how);
+            self.end_reading();
         }
         passed.is_some_and(|count| count > 0)
     }
@@ -521,24 +525,6 @@ impl Pump {
     /// Whether there is nothing more to move. A connection on its way to the child may come back.
     pub(crate) fn is_over(&self) -> bool {
         self.to_peer.is_done && self.to_child.is_done && !self.is_paused
-    }
-
-    /// The child's share is given back; the last one closes the connection.
-    pub(crate) fn end(self, lender: &dyn Lender) {
-        let _ = rustix::net::shutdown(&self.child, Shutdown::Both);
-        self.end_here(lender);
-    }
-
-    /// The connection has gone elsewhere, and what the pair's users do with it is that one's.
-    pub(crate) fn end_here(mut self, lender: &dyn Lender) {
-        self.note_moving(false);
-        if self.is_unread {
-            self.socket.lent.leave_unread();
-        }
-        lender.note_pump_ended();
-        lender.forget(self.child.as_raw_fd());
-        lender.close_steward_number(self.number);
-        lender.take_back(&self.socket);
     }
 }
 

@@ -145,6 +145,7 @@ impl Steward {
             self.run_ready();
         }
         self.rest.end(self.lender);
+        self.post.await_resets();
     }
 
     /// Returns whether the steward waits for more work before it ends, which it does once.
@@ -488,7 +489,7 @@ impl Steward {
                 let end = raised(end);
                 self.lender.note(end.as_raw_fd());
                 self.post.note_pump();
-                self.add(Pump::new(socket, number, end, origin));
+                self.add(Pump::new(socket, number, end, origin).with_end(message.amount));
             }
             None => self.lender.take_back(&socket),
         }

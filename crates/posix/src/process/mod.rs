@@ -78,7 +78,7 @@ pub struct Process {
     pub(crate) spinners: Spinners,
     pub(crate) report: Report,
     pub(crate) lending: Lending,
-    /// The process itself, once its steward may get something to do in the midst of a call.
+    /// The process itself, which its steward may get something from in the midst of a call.
     pub(crate) this: OnceLock<&'static Process>,
     /// The entries that a fork which is under way keeps locked.
     pub(crate) held: Lock<Vec<Entry>>,
@@ -207,6 +207,11 @@ impl Process {
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// The process is where it stays until the program ends.
+    pub fn stay(&'static self) {
+        let _ = self.this.set(self);
     }
 
     /// Puts a socket under a number that the kernel has just given us.

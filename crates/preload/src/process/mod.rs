@@ -51,7 +51,10 @@ pub fn activate() -> Option<&'static Process> {
         None if environment().is_empty() => None,
         None => {
             let _in_call = InCall::enter();
-            BEGINNING.with(|| PROCESS.get_or_init(begin).as_ref())
+            BEGINNING.with(|| {
+                let process = PROCESS.get_or_init(begin).as_ref();
+                process.inspect(|process| process.stay())
+            })
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::fs::fstat;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType};
 use slipstack_mem::Descriptor;
@@ -203,7 +204,10 @@ impl Process {
             kind: MessageKind::Take,
             id: it.id,
             token: self.ids.next_token(),
-            amount: u64::from(reach == UserKind::WithoutLibrary),
+            amount: match reach {
+                UserKind::WithLibrary => 0,
+                UserKind::WithoutLibrary => fstat(&ours)?.st_ino,
+            },
         };
         control.say(message, Some(theirs.as_fd()))?;
         if socket.kind == Kind::Dgram && reach == UserKind::WithLibrary {

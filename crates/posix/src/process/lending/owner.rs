@@ -1,8 +1,10 @@
 //! The lending process: its requests to its steward, and the calls it makes for it.
 
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustix::net::Shutdown;
 use slipstack_channel::Loan;
 use slipstack_mem::thread::spawn_quiet;
 use slipstack_mem::{Descriptor, raised};
@@ -13,6 +15,7 @@ use crate::lending::giving::stream_of;
 use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
 use crate::lending::steward::Steward;
+use crate::lending::users_end::UsersEnd;
 use crate::process::Process;
 use crate::process::ids::Ids;
 use crate::process::table::Entry;
@@ -103,6 +106,30 @@ impl Lender for Process {
 
     fn forget(&self, number: i32) {
         self.lending.forget(number);
+    }
+
+    fn close_pair(&self, ours: OwnedFd, resets: Option<UsersEnd>) {
+        let (Some(end), Some(&this)) = (resets, self.this.get()) else {
+            self.lending.forget(ours.as_raw_fd());
+            return;
+        };
+        let post = &this.lending.post;
+        let (number, ours) = (ours.as_raw_fd(), Arc::new(ours));
+        let pair = Arc::clone(&ours);
+        post.resets.fetch_add(1, Ordering::SeqCst);
+        // The program may have thousands of files to look through: not in the steward's thread,
+        // which may drive an engine.
+        let reset = move || {
+            end.prepare_reset(&pair);
+            this.lending.forget(number);
+            drop(pair);
+            post.resets.fetch_sub(1, Ordering::SeqCst);
+        };
+        if spawn_quiet("slipstack-reset", reset).is_err() {
+            let _ = rustix::net::shutdown(&ours, Shutdown::Both);
+            self.lending.forget(number);
+            post.resets.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 
     fn note_pump_ended(&self) {

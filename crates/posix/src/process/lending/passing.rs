@@ -213,7 +213,6 @@ impl Process {
         if let Some(known) = self.table.find_pair(&pair) {
             return self.receive_again(number, &known);
         }
-        let _ = self.this.set(self);
         self.lending.arrivals.fetch_add(1, Ordering::Relaxed);
         let joined = self.join(number, names);
         let it = Borrowed::sent(names, pair, joined);

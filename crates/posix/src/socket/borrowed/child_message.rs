@@ -17,7 +17,8 @@ use crate::socket::Left;
 /// A child's message about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageKind {
-    /// Carries one end of a pair; `amount` is not 0 if its user cannot announce reads.
+    /// Carries one end of a pair; `amount` is the inode of the other one if its user cannot
+    /// announce reads, otherwise 0.
     Take = 1,
     /// The child wants to read; `amount` is a [`ReadRequest`].
     Read = 2,

@@ -1,0 +1,50 @@
+//! Ends of a pump: how the user of the pair and the connection see them.
+
+use rustix::net::Shutdown;
+
+use super::Pump;
+use crate::lending::lender::Lender;
+use crate::lending::users_end::UsersEnd;
+
+impl Pump {
+    /// The user of the pair has no library, and its end that inode, unless that is 0.
+    pub(crate) fn with_end(mut self, inode: u64) -> Pump {
+        let user = self.user.filter(|_| inode != 0);
+        self.users_end = user.map(|user| UsersEnd { user, inode });
+        self
+    }
+
+    /// The peer's end, or its reset, has come after all its bytes.
+    pub(super) fn end_reading(&mut self) {
+        self.resets_user = self.is_reset && self.users_end.is_some() && !self.is_abandoned;
+        let how = match self.is_reset {
+            true => Shutdown::Both,
+            false => Shutdown::Write,
+        };
+        // A program that was woken before the reset would see the end.
+        if !self.resets_user {
+            let _ = rustix::net::shutdown(&self.child, how);
+        }
+    }
+
+    /// The child's share is given back; the last one closes the connection.
+    pub(crate) fn end(self, lender: &dyn Lender) {
+        if !self.resets_user {
+            let _ = rustix::net::shutdown(&self.child, Shutdown::Both);
+        }
+        self.end_here(lender);
+    }
+
+    /// The connection has gone elsewhere, and what the pair's users do with it is that one's.
+    pub(crate) fn end_here(mut self, lender: &dyn Lender) {
+        self.note_moving(false);
+        if self.is_unread {
+            self.socket.lent.leave_unread();
+        }
+        lender.note_pump_ended();
+        lender.close_steward_number(self.number);
+        lender.take_back(&self.socket);
+        let users_end = self.users_end.filter(|_| self.resets_user);
+        lender.close_pair(self.child, users_end);
+    }
+}

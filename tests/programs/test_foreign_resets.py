@@ -1,0 +1,71 @@
+"""A peer's reset of a connection that a program without the library has inherited."""
+
+import socket
+import struct
+import subprocess
+
+from harness import test
+from harness.process import until
+from harness.world import PROGRAMS, PYTHON
+
+PORT = 7000
+
+SERVER = """
+import socket, subprocess, sys
+family, words = int(sys.argv[1]), sys.argv[2:]
+listener = socket.socket(socket.AF_INET6 if family == 6 else socket.AF_INET)
+listener.bind(("", 7000))
+listener.listen()
+print("listens", flush=True)
+conn, _ = listener.accept()
+print("has it", flush=True)
+child = subprocess.Popen(words, stdin=conn)
+conn.close()
+child.wait()
+"""
+
+
+def seen(world, *words, family=4, resets=True):
+    """Returns the lines of a static program whose peer has sent a question and ends."""
+    program = world.folder / "reads_on"
+    source = PROGRAMS / "reads_on.c"
+    subprocess.run(["gcc", "-static", "-Wall", "-o", program, source], check=True)
+    if family == 6:
+        world.use_ipv6()
+    server = world.stack(PYTHON, "-c", SERVER, family, program, *words)
+    until(lambda: "listens" in server.output(), 10, "the server listens")
+    address = world.STACK6 if family == 6 else world.address
+    with world.connect(PORT, address=address) as sock:
+        sock.sendall(b"question")
+        until(lambda: "has it" in server.output(), 10, "it is accepted")
+        if not words:
+            until(lambda: "question" in server.output(), 10, "the question is read")
+        if resets:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert server.wait(10) == 0
+    return server.output().split("\n")[2:-1]
+
+
+RESET = "Connection reset by peer"
+
+
+@test
+def a_program_without_the_library_reads_that_its_peer_has_reset_the_connection(world):
+    assert seen(world) == ["question", RESET, "end"]
+
+
+@test
+def a_program_without_the_library_reads_of_a_reset_over_ipv6(world):
+    assert seen(world, family=6) == ["question", RESET, "end"]
+
+
+@test
+def a_program_without_the_library_waits_for_a_reset(world):
+    lines = seen(world, "polls")
+    assert lines[0] == f"ERR HUP RDHUP {RESET}", lines
+    assert lines[-1] == "end", lines
+
+
+@test
+def a_program_without_the_library_reads_an_end_that_is_no_reset(world):
+    assert seen(world, resets=False) == ["question", "end"]
