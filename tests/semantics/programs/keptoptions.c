@@ -127,6 +127,16 @@ static void say_connection(const char *what, int fd) {
     }
 }
 
+/* Waits on a silent connection or socket for as long as SO_RCVTIMEO says. */
+static void wait_in_vain(const char *what, int fd) {
+    long since = now_ms();
+    char byte;
+    alarm(10);
+    SAY(recv(fd, &byte, 1, 0));
+    NOTE("%s: %s", what, took(since, 200));
+    alarm(0);
+}
+
 static void give(int to, int fd) {
     char control[CMSG_SPACE(sizeof fd)] = {0}, byte = 1;
     struct iovec iov = {&byte, 1};
@@ -167,6 +177,7 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[3], "listener")) serve("new program", fd, port);
         if (!strcmp(argv[3], "datagrams")) receive("new program", fd, port);
         if (!strcmp(argv[3], "connection")) say_connection("new program", fd);
+        if (!strcmp(argv[3], "silent")) wait_in_vain("new program", fd);
         return 0;
     }
     int l = made(8660), pair[2];
@@ -213,6 +224,22 @@ int main(int argc, char **argv) {
     if (!fork()) say_connection("forked", fd), _exit(0);
     wait(0);
     close(fd);
+
+    /* A new program, and one whose program before has already waited on the socket. */
+    struct timeval limit = {0, 200000};
+    int silent[] = {tcp(7010), made_for_datagrams(8667)};
+    for (int i = 0; i < 2; i++) {
+        setsockopt(silent[i], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+        wait_in_vain("own", silent[i]);
+        run_new(argv[0], silent[i], "0", "silent");
+        if (!fork()) {
+            wait_in_vain("forked", silent[i]);
+            run_new(argv[0], silent[i], "0", "silent");
+            _exit(0);
+        }
+        wait(0);
+        close(silent[i]);
+    }
 
     socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
     if (!fork()) {

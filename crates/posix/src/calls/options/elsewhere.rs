@@ -1,16 +1,49 @@
-//! Options of datagram sockets that live in another process.
+//! Options of sockets that live in another process.
 
-use crate::calls::options::sockopt::note_beside;
+use crate::calls::options::sockopt::{is_time_limit, note_beside};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::socket::borrowed::Borrowed;
+use crate::socket::borrowed::requests::{Call, Request};
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::options::attaching::{
     ATTACH, CHOOSE, CHOOSE_EXTENDED, DETACH, UNCHOOSE, program,
 };
+use crate::socket::options::record::Options;
+
+/// Bytes of all options of a connection at most.
+const OPTIONS_LEN_MAX: usize = 16 << 10;
 
 impl Process {
+    /// Asks for the options that were set before this program had the socket.
+    pub(crate) fn learn_options(&self, socket: &Description) {
+        let Some(Decided::Foreign(it)) = socket.decided() else {
+            return;
+        };
+        if !it.lacks_options() {
+            return;
+        }
+        let request = Request::new(Call::Options, [0, 0]);
+        if let Some((_, text)) = self.ask_owner(it, &request, &[], OPTIONS_LEN_MAX) {
+            let mut options = Options::read(&text);
+            let mut cold = socket.cold.lock();
+            for set in cold.options.all() {
+                options.set(set.level, set.name, &set.value);
+            }
+            cold.options = options.clone();
+            drop(cold);
+            for set in options
+                .all()
+                .iter()
+                .filter(|set| is_time_limit(set.level, set.name))
+            {
+                let _ = note_beside(socket, (set.level, set.name), &set.value, &options);
+            }
+            it.note_options();
+        }
+    }
+
     /// Sets an option of a datagram socket where it lives, which judges it. `None`: that is
     /// here, or it is a connection.
     pub(crate) fn set_elsewhere(
@@ -53,7 +86,15 @@ impl Process {
             cold.options.set(level, name, value);
             cold.options.clone()
         };
-        note_beside(socket, (level, name), value, &options)
+        note_beside(socket, (level, name), value, &options)?;
+        if is_time_limit(level, name)
+            && let Some(number) = socket.kernel_number()
+        {
+            // A program that this one executes finds it at the end of the pair.
+            self.kernel
+                .setsockopt(number.number(), level, name, value)?;
+        }
+        Ok(())
     }
 
     /// Sets an option of a datagram socket for another process, which gives a program of classic

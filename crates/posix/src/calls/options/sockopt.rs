@@ -434,6 +434,17 @@ fn judge_of(socket: &Description, level: i32) -> Option<slipstack_mem::Descripto
     socket.kernel_number().filter(|_| !is_pair)
 }
 
+/// Whether an option is SO_RCVTIMEO or SO_SNDTIMEO.
+pub(super) fn is_time_limit(level: i32, name: i32) -> bool {
+    let names = [
+        libc::SO_RCVTIMEO,
+        libc::SO_SNDTIMEO,
+        RCVTIMEO_NEW,
+        SNDTIMEO_NEW,
+    ];
+    level == libc::SOL_SOCKET && names.contains(&name)
+}
+
 /// Stores the options that calls read beside the record.
 pub(super) fn note_beside(
     socket: &Description,

@@ -25,7 +25,6 @@ use crate::socket::borrowed::{Borrowed, Names};
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::kernel_socket::replace;
 use crate::socket::kernel_socket::set_nonblocking;
-use crate::socket::options::record::Options;
 
 /// A process to which so many connections have come in messages gets an engine for them.
 const ARRIVALS: u32 = 4;
@@ -37,9 +36,6 @@ const PATIENCE_NONBLOCKING: Duration = Duration::from_millis(50);
 
 /// Bytes that the kernel takes by a pair as a whole or not at all.
 const WRITTEN_MAX: usize = 16 << 10;
-
-/// Bytes of all options of a connection at most.
-const OPTIONS_LEN_MAX: usize = 16 << 10;
 
 /// Whether the user of a connection can announce its reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,6 +187,9 @@ impl Process {
         };
         let family = AddressFamily::UNIX;
         let (ours, theirs) = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
+        if socket.kind == Kind::Stream {
+            self.learn_options(socket);
+        }
         limit_times(&ours, socket)?;
         let names = Names {
             id: it.id,
@@ -331,27 +330,6 @@ impl Process {
             Some((reply, _)) if reply.error == 0 => Ok(here + reply.len),
             _ => Err(self.borrow(socket, it, ReadRequest::All)?),
         })
-    }
-
-    /// Asks for the options that were set before this program had the socket.
-    pub(crate) fn learn_options(&self, socket: &Description) {
-        let Some(Decided::Foreign(it)) = socket.decided() else {
-            return;
-        };
-        if !it.lacks_options() {
-            return;
-        }
-        let request = Request::new(Call::Options, [0, 0]);
-        if let Some((_, text)) = self.ask_owner(it, &request, &[], OPTIONS_LEN_MAX) {
-            let mut options = Options::read(&text);
-            let mut cold = socket.cold.lock();
-            for set in cold.options.all() {
-                options.set(set.level, set.name, &set.value);
-            }
-            cold.options = options;
-            drop(cold);
-            it.note_options();
-        }
     }
 
     /// Called before the program confines itself to some system calls (seccomp(2)): data of

@@ -309,7 +309,7 @@ impl Process {
     }
 
     /// `None`: there is no owner any more, or no way to it.
-    pub(super) fn ask_owner(
+    pub(crate) fn ask_owner(
         &self,
         it: &Borrowed,
         request: &Request<'_>,

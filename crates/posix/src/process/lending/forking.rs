@@ -119,7 +119,6 @@ impl Process {
 
     /// Sets up borrowing in the child. The stewards are the parent's.
     pub(crate) fn begin_borrowing(&self) -> Inheritance {
-        self.lending.keeps_out.store(false, Ordering::Relaxed);
         self.lending.is_confined.store(false, Ordering::Relaxed);
         self.lending.post.forget();
         self.lending.in_use.forget();

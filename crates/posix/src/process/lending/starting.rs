@@ -257,6 +257,7 @@ impl Process {
         let socket = foreign(self.ids.next(), it, kind, is_nonblocking);
         socket.set_inode(names.inode);
         socket.has_kernel.store(true, Ordering::Release);
+        learn_times(number, &socket);
         self.install(number, &socket);
         Some(())
     }
@@ -275,6 +276,7 @@ impl Process {
         );
         socket.set_inode(names.inode);
         socket.has_kernel.store(true, Ordering::Release);
+        learn_times(number, &socket);
         self.install(number, &socket);
         Some(())
     }

@@ -109,6 +109,10 @@ impl Process {
     ) -> Option<()> {
         let control = it.control()?;
         self.learn_options(socket);
+        if it.lacks_options() {
+            // The owner is slow. A later call takes the connection over, with its options.
+            return None;
+        }
         let message = Message {
             kind: MessageKind::Want,
             id: it.id,
