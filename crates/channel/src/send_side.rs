@@ -1,5 +1,6 @@
 //! The engine's view of a send ring.
 
+use core::net::SocketAddr;
 use core::sync::atomic::{Ordering, fence};
 
 use slipstack_mem::{ByteRing, RawSlice, RingWord};
@@ -195,13 +196,23 @@ impl SendSide {
         self.ring
     }
 
+    /// Returns the peer that the envelope of the next datagram names.
+    pub fn next_peer(&self, end: &EngineEnd) -> Option<SocketAddr> {
+        let held = (self.head - self.acked) as usize;
+        let mut bytes = [0; HEADER];
+        let ring = self.ring?;
+        ring.read(&end.region, self.acked, &mut bytes[..HEADER.min(held)]);
+        Header::decode(&bytes)?.envelope.peer
+    }
+
     /// Copies the next datagram's payload out and returns its envelope; everything up to its end
-    /// counts as sent.
+    /// counts as sent. `may_go` is asked first, with the length of the payload.
     pub fn next_datagram(
         &mut self,
         end: &mut EngineEnd,
         sock: SockId,
         payload: &mut Vec<u8>,
+        may_go: impl FnOnce(usize) -> bool,
     ) -> Option<Envelope> {
         let held = (self.head - self.acked) as usize;
         if held == 0 {
@@ -215,6 +226,9 @@ impl SendSide {
             end.note_contradiction(Contradiction::Datagram);
             return None;
         };
+        if !may_go(header.len) {
+            return None;
+        }
         payload.resize(header.len, 0);
         ring.read(&end.region, self.acked + HEADER as u64, payload);
         let upto = self.acked + header.record_len() as u64;

@@ -26,6 +26,20 @@ pub struct DeviceInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxFull;
 
+/// Returns an estimate of the kernel memory that a datagram with a payload of `len` bytes fills in
+/// its queue.
+#[inline]
+#[must_use]
+pub fn datagram_cost(len: usize) -> u64 {
+    frame_cost(1, len as u64)
+}
+
+/// As [`datagram_cost`], of several frames with `bytes` in all.
+#[inline]
+pub(crate) fn frame_cost(frames: u64, bytes: u64) -> u64 {
+    1024 * frames + bytes + bytes / 4
+}
+
 /// Receiver of a device's frames: any closure of a frame, or more than that.
 pub trait Sink {
     /// A frame, in order of arrival. Its bytes are the device's again when this returns.
@@ -97,6 +111,10 @@ macro_rules! pass_on {
 
         fn tx_pending(&self) -> bool {
             self.$device.tx_pending()
+        }
+
+        fn datagram_room(&mut self, now_ns: u64, taken: u64) -> u64 {
+            self.$device.datagram_room(now_ns, taken)
         }
 
         fn take_notice(&mut self) -> Option<$crate::device::LinkNotice> {
@@ -188,6 +206,14 @@ pub trait Device: Send {
         false
     }
 
+    /// Returns the cost of the datagrams ([`datagram_cost`]) that may be sent before this is asked
+    /// again; 0 = its queue has no room for any now. `taken` is the cost of those since the last
+    /// time. A device that cannot tell has room for all.
+    fn datagram_room(&mut self, now_ns: u64, taken: u64) -> u64 {
+        let _ = (now_ns, taken);
+        u64::MAX
+    }
+
     /// Returns news about the link, once.
     fn take_notice(&mut self) -> Option<LinkNotice> {
         None
@@ -276,6 +302,10 @@ impl<T: Device + ?Sized> Device for Box<T> {
         (**self).tx_pending()
     }
 
+    fn datagram_room(&mut self, now_ns: u64, taken: u64) -> u64 {
+        (**self).datagram_room(now_ns, taken)
+    }
+
     fn take_notice(&mut self) -> Option<LinkNotice> {
         (**self).take_notice()
     }
@@ -359,7 +389,8 @@ counters! {
     tx_full,
     /// Times the kernel took no more for now.
     tx_again,
-    /// Times the kernel's queue refused a frame (tried again up to three times).
+    /// Times the kernel's queue refused a frame. A TCP segment behind others of ours is tried again
+    /// up to three times.
     tx_nobufs,
     /// Frames given up: the kernel refused them for good.
     tx_dropped,

@@ -61,7 +61,9 @@ pub use backend::{
 pub use bpf::maps::ProgramMap;
 pub use capture::{Capture, Direction, SNAPLEN_MAX};
 pub use completed::{transmit, tx_completed};
-pub use device::{Device, DeviceCounters, DeviceInfo, LinkNotice, Rest, Sink, TxFull};
+pub use device::{
+    Device, DeviceCounters, DeviceInfo, LinkNotice, Rest, Sink, TxFull, datagram_cost,
+};
 pub use error::DeviceError;
 pub use ingress::DropKind;
 pub use kinds::{choose, find, usage};

@@ -105,6 +105,10 @@ impl Device for Swap {
         self.0.tx_pending()
     }
 
+    fn datagram_room(&mut self, now_ns: u64, taken: u64) -> u64 {
+        self.0.datagram_room(now_ns, taken)
+    }
+
     fn take_notice(&mut self) -> Option<LinkNotice> {
         self.0.take_notice()
     }

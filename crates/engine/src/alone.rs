@@ -157,6 +157,10 @@ impl Device for Sorting {
         self.device.tx_pending()
     }
 
+    fn datagram_room(&mut self, now_ns: u64, taken: u64) -> u64 {
+        self.device.datagram_room(now_ns, taken)
+    }
+
     fn queue_map(&self) -> Option<QueueMap> {
         self.device.queue_map()
     }

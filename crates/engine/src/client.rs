@@ -121,6 +121,8 @@ pub(crate) struct Socket {
     pub(crate) yields: Yields,
     /// The listener of an accepted connection.
     pub(crate) listener: Option<SockId>,
+    /// Datagrams wait in the send ring, and the socket is listed in [`crate::waiting`].
+    pub(crate) waits_to_send: bool,
     /// Connections that wait at a listener.
     pub(crate) queue: Option<Box<AcceptQueue>>,
     /// [`crate::owners::Deferred::TellSent`] is on its way.
@@ -153,6 +155,7 @@ impl Socket {
         options: None,
         yields: Yields::No,
         listener: None,
+        waits_to_send: false,
         queue: None,
         is_tell_due: false,
         chooser: LazyBox::NONE,

@@ -76,7 +76,7 @@ impl Engine {
             env.left_at = env.left_at.min(left_at);
             env.has_rest |= client.has_waiting;
         }
-        if !env.unsent.is_empty() {
+        if !env.waiting.is_empty() {
             self.send_unsent(now);
         }
     }
@@ -219,7 +219,9 @@ impl Engine {
             }
             Role::Datagram(id) => {
                 socket.send.look(end, owner.sock);
-                self.send_datagrams(now, owner, id);
+                if !socket.waits_to_send {
+                    self.send_datagrams(now, owner, id, i64::MAX);
+                }
             }
             // The connection has ended: the bytes will not be read.
             Role::None | Role::Listener(_) => {

@@ -2,18 +2,23 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::{Ends, Reply, SocketError, State};
+use slipstack_channel::{CloseMode, Ends, Reply, SocketError, State};
 use slipstack_stack::{DatagramOut, Instant, UdpId, UdpOptions};
 
 use crate::client::{Bound, Role};
 use crate::commands::Answer;
 use crate::effects::Fx;
 use crate::engine::Engine;
+use crate::environment::Environment;
 use crate::owners::Owner;
 use crate::streams::ANY;
 
 /// Datagrams sent for one socket per command; the rest leaves in the next turn.
 const SEND_BUDGET: usize = 4096;
+/// Cost of the datagrams that a waiting socket sends in its turn.
+const QUANTUM: i64 = 16 * 1024;
+/// Turns of waiting sockets in a turn of the engine.
+const ROUNDS_MAX: usize = 256;
 
 impl Engine {
     /// `asked` comes with the bind; the other options have been recorded with the socket.
@@ -110,30 +115,46 @@ impl Engine {
 
     /// The first send of an unbound socket binds it, as on the kernel.
     pub(crate) fn send_unbound(&mut self, now: Instant, owner: Owner) {
-        if self
-            .bind_datagram(owner, ANY, UdpOptions::default())
-            .is_err()
-        {
+        let bound = self.bind_datagram(owner, ANY, UdpOptions::default());
+        if bound.is_err() {
             self.env.counters.commands_refused += 1;
             return;
         }
-        if let Some(socket) = self.env.socket(owner)
-            && let Role::Datagram(id) = socket.role
-        {
-            self.send_datagrams(now, owner, id);
-        }
+        self.send_more_of(now, owner, i64::MAX);
     }
 
-    pub(crate) fn send_datagrams(&mut self, now: Instant, owner: Owner, id: UdpId) {
+    /// Sends datagrams up to the cost `quantum`, as far as there is room; those that are left leave
+    /// in the socket's turn.
+    pub(crate) fn send_datagrams(&mut self, now: Instant, owner: Owner, id: UdpId, quantum: i64) {
         let mut payload = core::mem::take(&mut self.scratch);
+        let stop = self.env.waiting.room_after(quantum);
         for _ in 0..SEND_BUDGET {
-            let next = self.env.client(owner.client).and_then(|client| {
+            let mut is_held = false;
+            let Environment {
+                clients, waiting, ..
+            } = &mut self.env;
+            let client = clients.get_mut(owner.client.0 as usize);
+            let next = client.and_then(Option::as_mut).and_then(|client| {
                 let (socket, end) = client.find(owner.sock)?;
-                socket.send.next_datagram(end, owner.sock, &mut payload)
+                let may_go = |len| {
+                    let may_go = waiting.take_room(len);
+                    is_held = !may_go;
+                    may_go
+                };
+                socket
+                    .send
+                    .next_datagram(end, owner.sock, &mut payload, may_go)
             });
             let Some(envelope) = next else {
-                self.scratch = payload;
-                return;
+                if !is_held {
+                    self.scratch = payload;
+                    return;
+                }
+                // In its turn a socket has the room that there is.
+                if quantum < i64::MAX || !self.finds_room(now, owner, id) {
+                    break;
+                }
+                continue;
             };
             let datagram = DatagramOut {
                 payload: &payload,
@@ -151,9 +172,42 @@ impl Engine {
             if let Err(error) = sent {
                 self.note_refused(owner, error);
             }
+            if self.env.waiting.is_down_to(stop) {
+                break;
+            }
         }
         self.scratch = payload;
         self.note_unsent(owner);
+    }
+
+    /// Asks the device for room, if that is due. Returns whether there is any.
+    #[cold]
+    fn asks_for_room(&mut self, now: Instant) -> bool {
+        let waiting = &mut self.env.waiting;
+        if waiting.is_due(now) {
+            let room = self.device.datagram_room(now.0, waiting.taken());
+            waiting.on_answer(now, room);
+        }
+        waiting.has_room()
+    }
+
+    /// Looks for room for a socket's next datagram. One for ourselves, or for nobody, needs none.
+    #[cold]
+    fn finds_room(&mut self, now: Instant, owner: Owner, id: UdpId) -> bool {
+        if self.asks_for_room(now) {
+            return true;
+        }
+        let client = self.env.client(owner.client);
+        let peer = client.and_then(|client| {
+            let (socket, end) = client.find(owner.sock)?;
+            socket.send.next_peer(end)
+        });
+        let to = peer.or_else(|| self.stack.udp_remote(id));
+        let stays_here = to.is_none_or(|to| self.stack.is_own(to.ip()));
+        if stays_here {
+            self.env.waiting.admit_one();
+        }
+        stays_here
     }
 
     /// The stack has refused a datagram.
@@ -166,45 +220,92 @@ impl Engine {
 
     #[cold]
     fn note_unsent(&mut self, owner: Owner) {
-        let socket = self.env.socket(owner);
-        let is_left = socket.is_some_and(|socket| socket.send.head() != socket.send.acked());
-        if is_left && !self.env.unsent.contains(&owner) {
-            self.env.unsent.push(owner);
+        let Some(socket) = self.env.socket(owner) else {
+            return;
+        };
+        let is_left = socket.send.head() != socket.send.acked();
+        if is_left && !core::mem::replace(&mut socket.waits_to_send, true) {
+            self.env.waiting.push(owner);
             self.env.has_rest = true;
         }
     }
 
-    /// Sends the datagrams that the last turn had no time for.
+    /// Lets the waiting sockets send by turns while there is room.
     #[cold]
     pub(crate) fn send_unsent(&mut self, now: Instant) {
-        for owner in core::mem::take(&mut self.env.unsent) {
-            self.send_more_of(now, owner);
+        for _ in 0..ROUNDS_MAX {
+            if !self.env.waiting.has_room() && !self.asks_for_room(now) {
+                break;
+            }
+            let Some(owner) = self.env.waiting.pop() else {
+                return;
+            };
+            let socket = self.env.socket(owner);
+            if socket.is_some_and(|it| core::mem::take(&mut it.waits_to_send)) {
+                self.send_more_of(now, owner, QUANTUM);
+                self.end_if_closed(owner);
+            }
+        }
+        self.env.has_rest |= !self.env.waiting.is_empty();
+    }
+
+    /// Sends all that waits, whatever room there is: the engine ends.
+    #[cold]
+    pub(crate) fn send_all_waiting(&mut self, now: Instant) {
+        self.env.waiting.let_all_go();
+        while !self.env.waiting.is_empty() {
+            self.send_unsent(now);
         }
     }
 
-    /// All that was seen in the ring, before the socket is closed.
+    /// All that was seen in the ring, before the socket is closed, as far as there is room.
     pub(crate) fn send_all_of(&mut self, now: Instant, owner: Owner) {
-        while let Some(at) = self.env.unsent.iter().position(|it| *it == owner) {
-            self.env.unsent.swap_remove(at);
-            self.send_more_of(now, owner);
+        while self.env.waiting.has_room()
+            && let Some(socket) = self.env.socket(owner)
+            && core::mem::take(&mut socket.waits_to_send)
+        {
+            self.send_more_of(now, owner, i64::MAX);
         }
     }
 
-    fn send_more_of(&mut self, now: Instant, owner: Owner) {
+    fn send_more_of(&mut self, now: Instant, owner: Owner, quantum: i64) {
         if let Some(socket) = self.env.socket(owner)
             && let Role::Datagram(id) = socket.role
         {
-            self.send_datagrams(now, owner, id);
+            self.send_datagrams(now, owner, id, quantum);
         }
     }
 
-    pub(crate) fn close_datagram(&mut self, owner: Owner, id: UdpId) {
+    /// Closes a socket. It receives nothing more and gives its port back; its datagrams that wait
+    /// still leave, as those in the kernel's queue do, unless `mode` is an abort.
+    pub(crate) fn close_datagram(&mut self, owner: Owner, id: UdpId, mode: CloseMode) {
         self.env.udps.remove(id.index, id.generation);
+        let _ = self.stack.udp_retire(id);
+        self.leave_group(owner);
+        self.drop_binding(owner);
+        let socket = self.env.socket(owner);
+        let waits = socket.is_some_and(|socket| socket.waits_to_send);
+        if !waits || mode == CloseMode::Abort {
+            self.end_datagram(owner, id);
+        }
+    }
+
+    /// Ends a socket that was closed before its last datagram could leave.
+    fn end_if_closed(&mut self, owner: Owner) {
+        if let Some(socket) = self.env.socket(owner)
+            && socket.is_closing
+            && !socket.waits_to_send
+            && let Role::Datagram(id) = socket.role
+        {
+            self.end_datagram(owner, id);
+        }
+    }
+
+    pub(crate) fn end_datagram(&mut self, owner: Owner, id: UdpId) {
         let _ = self.stack.udp_close(id);
         if let Some(socket) = self.env.socket(owner) {
             socket.role = Role::None;
         }
-        self.leave_group(owner);
-        self.drop_binding(owner);
+        self.release(owner);
     }
 }

@@ -152,12 +152,13 @@ impl Engine {
     /// is to be had by them.
     fn forget_client(&mut self, id: ClientId) {
         self.drop_owner(id);
+        self.env.waiting.forget_client(id);
         let offers = &mut self.env.offers;
         offers.retain(|_, (owner, _)| owner.client != id);
         self.env.forget_withdrawn();
     }
 
-    /// Connections that the program has closed but that still send.
+    /// Connections and datagram sockets that the program has closed but that still send.
     fn abort_orphans(&mut self, now: Instant, id: ClientId) {
         let Some(client) = self.env.client(id) else {
             return;
@@ -167,10 +168,14 @@ impl Engine {
             let Some(socket) = self.env.socket(owner) else {
                 continue;
             };
-            if let (true, Role::Stream(conn)) = (socket.is_closing, socket.role) {
-                let mut fx = Fx::new(&mut self.env, &mut *self.device);
-                self.stack
-                    .tcp_close(now, conn, CloseMode::Abort, false, &mut fx);
+            match (socket.is_closing, socket.role) {
+                (true, Role::Stream(conn)) => {
+                    let mut fx = Fx::new(&mut self.env, &mut *self.device);
+                    self.stack
+                        .tcp_close(now, conn, CloseMode::Abort, false, &mut fx);
+                }
+                (true, Role::Datagram(id)) => self.end_datagram(owner, id),
+                _ => {}
             }
         }
     }
@@ -209,6 +214,7 @@ impl Engine {
     /// the directory until [`Engine::forget`]: a flow that the keeper never gets, it resets.
     pub fn hand_over(&mut self, now: Instant) -> Vec<Handover> {
         self.turn(now);
+        self.send_all_waiting(now);
         for id in self.env.client_ids() {
             self.close_all(now, id, CloseMode::Orderly);
         }

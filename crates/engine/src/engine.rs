@@ -24,6 +24,7 @@ use crate::local::{Interconnect, Local};
 use crate::owners::{Deferred, Flows, LentOffers, Offers, Owners};
 use crate::partial::Arriving;
 use crate::stats::EngineCounters;
+use crate::waiting::Waiting;
 
 /// Frames taken from the device per turn.
 const RX_BUDGET: usize = 256;
@@ -152,7 +153,7 @@ impl Engine {
             lent_offers: LentOffers::default(),
             maps: Vec::new(),
             deferred: Vec::new(),
-            unsent: Vec::new(),
+            waiting: Waiting::default(),
             drained: None,
             has_rest: false,
             left_at: Instant::FAR_FUTURE,
@@ -499,14 +500,14 @@ impl Engine {
         let released = clients.filter_map(Client::release_at).min();
         let left = Some(self.env.left_at).filter(|at| *at != Instant::FAR_FUTURE);
         let owned = self.owners_deadline();
-        let filter = self.filter_due;
         [
             self.stack.next_deadline(),
             polled,
             released,
             left,
             owned,
-            filter,
+            self.filter_due,
+            self.env.waiting.next_deadline(),
         ]
         .into_iter()
         .flatten()
@@ -517,7 +518,7 @@ impl Engine {
     /// work.
     pub fn has_work(&self) -> bool {
         self.device.has_rx()
-            || !self.env.unsent.is_empty()
+            || self.env.waiting.has_work()
             || self.env.local.has_work()
             || self.stack.has_dirty()
             || self.has_owner_work(self.env.now)

@@ -15,6 +15,7 @@ use crate::frames::FrameQueue;
 use crate::local::Local;
 use crate::owners::{Deferred, Flows, LentOffers, Offers, Owner, Owners};
 use crate::stats::EngineCounters;
+use crate::waiting::Waiting;
 
 /// Everything that belongs to an engine and is neither its stack nor its device.
 #[derive(Debug)]
@@ -31,13 +32,13 @@ pub(crate) struct Environment {
     pub(crate) queue: FrameQueue,
     pub(crate) local: Local,
     pub(crate) deferred: Vec<Deferred>,
-    /// Sockets with datagrams that the turn had no time for; the next turn takes them.
-    pub(crate) unsent: Vec<Owner>,
+    /// Sockets with datagrams for which the turn had no time or the device no room.
+    pub(crate) waiting: Waiting,
     /// While a listener is being closed: its connections that complete, which no program will
     /// accept from it.
     pub(crate) drained: Option<Drained>,
     /// Some client's listeners have accepted connections that were not reported to the stack, or
-    /// `unsent` is not empty.
+    /// sockets wait to send datagrams.
     pub(crate) has_rest: bool,
     /// Time at which a listener may have been left by its program, as of the last look.
     pub(crate) left_at: Instant,

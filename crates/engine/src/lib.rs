@@ -47,6 +47,7 @@ mod streams;
 pub mod supervisor;
 mod time_wait;
 mod views;
+mod waiting;
 mod yielding;
 
 pub use authority::{Asked, NeighbourTable, PortAuthority, PortClaim, Renewed};

@@ -47,9 +47,9 @@ impl Engine {
         self.unresolved.len() < before
     }
 
-    /// Returns whether frames wait for neighbours.
-    pub(crate) fn waits_for_neighbours(&self) -> bool {
-        self.stack.holds_frames()
+    /// Returns whether frames wait for neighbours, or datagrams for room.
+    pub(crate) fn has_waiting_frames(&self) -> bool {
+        self.stack.holds_frames() || !self.env.waiting.is_empty()
     }
 
     /// Takes over the keeper's new addresses of neighbours that have moved, which announced it only

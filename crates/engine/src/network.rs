@@ -90,6 +90,7 @@ impl Engine {
 
     fn put_device(&mut self, device: Box<dyn Device>) {
         self.device_renewals = self.device_renewals.wrapping_add(1);
+        self.env.waiting.on_other_device();
         if let Some(device) = self.device.replace(device) {
             self.device = device;
         }

@@ -365,10 +365,7 @@ impl Engine {
                 self.pass_waiting(now, owner);
                 self.release(owner);
             }
-            Role::Datagram(id) => {
-                self.close_datagram(owner, id);
-                self.release(owner);
-            }
+            Role::Datagram(id) => self.close_datagram(owner, id, mode),
             Role::None => {
                 self.drop_binding(owner);
                 self.release(owner);

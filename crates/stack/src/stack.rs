@@ -500,6 +500,12 @@ impl Stack {
         self.udp.send(now, id, datagram, &mut cx!(self), fx)
     }
 
+    /// Ends a socket's reception and frees its port; it may still send until
+    /// [`Stack::udp_close`].
+    pub fn udp_retire(&mut self, id: UdpId) -> Result<(), SocketError> {
+        self.udp.retire(id, &mut cx!(self))
+    }
+
     pub fn udp_close(&mut self, id: UdpId) -> Result<(), SocketError> {
         self.udp.close(id, &mut cx!(self))
     }

@@ -75,6 +75,7 @@ const LAYERS: &[Layers] = &[
                 "supervisor",
             ],
             &["client", "owners", "stats"],
+            &["waiting"],
             &["environment"],
             &["effects", "groups", "outgoing", "strays"],
             &["engine", "inquiry", "views"],

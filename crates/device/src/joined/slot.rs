@@ -229,6 +229,13 @@ impl Device for JoinedSlot {
         self.ports.iter().any(|port| port.device.tx_pending())
     }
 
+    /// A port without room holds up no datagrams by the others.
+    fn datagram_room(&mut self, now_ns: u64, taken: u64) -> u64 {
+        let ports = self.ports.iter_mut();
+        let rooms = ports.map(|port| port.device.datagram_room(now_ns, taken));
+        rooms.max().unwrap_or(u64::MAX)
+    }
+
     fn take_notice(&mut self) -> Option<LinkNotice> {
         let ports = self.ports.iter_mut();
         ports.filter_map(|port| port.device.take_notice()).next()

@@ -7,6 +7,7 @@ mod large;
 mod open;
 mod raw;
 mod receive;
+mod room;
 mod sys;
 mod transmit;
 
@@ -18,7 +19,7 @@ use slipstack_mem::{RawSlice, monotonic_ns_at};
 use slipstack_terms::LinkTags;
 use slipstack_wire::TxOffload;
 
-use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
+use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull, frame_cost};
 use crate::error::DeviceError;
 use crate::parts::LinkProperties;
 use crate::position::RingPosition;
@@ -125,6 +126,12 @@ impl Device for PacketSlot {
 
     fn tx_pending(&self) -> bool {
         self.transmit.is_stalled()
+    }
+
+    fn datagram_room(&mut self, now_ns: u64, taken: u64) -> u64 {
+        let sent = frame_cost(self.counters.tx_frames, self.counters.tx_bytes);
+        self.transmit
+            .datagram_room(self.fd.as_fd(), now_ns, taken, sent)
     }
 
     fn counters(&self) -> DeviceCounters {

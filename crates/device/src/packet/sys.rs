@@ -30,6 +30,8 @@ pub(crate) const PACKET_QDISC_BYPASS: i32 = 20;
 pub(crate) const PACKET_FANOUT_DATA: i32 = 22;
 pub(crate) const PACKET_IGNORE_OUTGOING: i32 = 23;
 
+/// Option of linux/socket.h, since Linux 4.12.
+const SO_MEMINFO: i32 = 55;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 /// ETHTOOL_SRXCSUM, STXCSUM, SSG, STSO, SGSO and SGRO of linux/ethtool.h.
 pub(crate) const ETHTOOL_OFFLOADS: [u32; 6] = [0x15, 0x17, 0x19, 0x1f, 0x24, 0x2c];
@@ -264,6 +266,15 @@ pub(crate) fn drops(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let mut words = [0; 2];
     option(fd, libc::SOL_PACKET, PACKET_STATISTICS, &mut words)?;
     Ok(words[1].into())
+}
+
+/// Returns the kernel memory that the frames sent by a socket fill until they have left, and how
+/// much they may.
+pub(crate) fn send_queue(fd: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    // Words of linux/sock_diag.h: SK_MEMINFO_WMEM_ALLOC and SK_MEMINFO_SNDBUF are these two.
+    let mut words = [0; 4];
+    option(fd, libc::SOL_SOCKET, SO_MEMINFO, &mut words)?;
+    Ok((words[2], words[3]))
 }
 
 /// Sends one message.

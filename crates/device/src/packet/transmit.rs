@@ -9,8 +9,9 @@ use slipstack_mem::RawSlice;
 use slipstack_terms::LinkTags;
 use slipstack_wire::TxOffload;
 
+use super::room::{DatagramRoom, Look};
 use super::sys;
-use crate::device::{DeviceCounters, TxFull};
+use crate::device::{DeviceCounters, TxFull, frame_cost};
 use crate::tags::{HEADER_MAX, Tags};
 use crate::vnet;
 
@@ -18,7 +19,9 @@ use crate::vnet;
 const SMALL_MAX: usize = 2048;
 /// Bytes of the arena: [`sys::BATCH`] small frames at the longest.
 const ARENA_LEN: usize = sys::BATCH * SMALL_MAX;
-/// Number of attempts at a frame that the device's queue refuses.
+/// Offset of the checksum in a TCP header.
+const TCP_CHECKSUM_AT: u16 = 16;
+/// Number of attempts at a TCP segment that the device's queue refuses.
 const NOBUFS_RETRIES: u32 = 3;
 
 #[derive(Debug)]
@@ -30,6 +33,7 @@ pub(crate) struct Transmit {
     used: usize,
     nobufs_in_row: u32,
     is_stalled: bool,
+    room: DatagramRoom,
     /// The VLAN of the device's own link, 0 = its frames have no tag.
     vlan: u16,
     /// Tags of others.
@@ -51,6 +55,7 @@ impl Transmit {
             used: 0,
             nobufs_in_row: 0,
             is_stalled: false,
+            room: DatagramRoom::NEW,
             vlan,
             tags: Tags::new(vlan),
         }
@@ -64,6 +69,29 @@ impl Transmit {
     /// Frames wait that the kernel did not take.
     pub(crate) fn is_stalled(&self) -> bool {
         self.is_stalled
+    }
+
+    /// As [`crate::Device::datagram_room`]. `sent` is the cost of all frames so far.
+    pub(crate) fn datagram_room(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        now_ns: u64,
+        taken: u64,
+        sent: u64,
+    ) -> u64 {
+        let (filled, size) = sys::send_queue(fd).unwrap_or((0, u32::MAX));
+        let waiting = frame_cost(self.frames.len() as u64, self.used as u64);
+        let queued = u64::from(filled) + waiting;
+        let room = self.room.look(Look {
+            now_ns,
+            taken,
+            sent,
+            queued,
+        });
+        match self.is_stalled {
+            true => 0,
+            false => room.min(u64::from(size).saturating_sub(queued)),
+        }
     }
 
     pub(crate) fn send(
@@ -178,7 +206,7 @@ impl Transmit {
         head[vnet::PACKET_LEN..head_len].copy_from_slice(header);
         match sys::send_gathered(fd, &head[..head_len], payload) {
             Ok(()) => true,
-            Err(error) if self.is_for_now(&error, counters) => {
+            Err(error) if self.is_for_now(fd, &error, is_tcp(&head), counters) => {
                 self.is_stalled = true;
                 false
             }
@@ -219,18 +247,41 @@ impl Transmit {
                 self.nobufs_in_row = 0;
                 Sent::All
             }
-            Err(error) if self.is_for_now(&error, counters) => Sent::Stalled,
-            Err(_) => {
-                self.frames.pop_front();
-                counters.tx_dropped += 1;
-                Sent::All
-            }
+            Err(error) => self.on_refused(fd, &error, counters),
         }
     }
 
-    /// Returns whether the frame may go later. ENOBUFS is the device's queue: it is tried again a
-    /// few times only, because a queue that never drains would hold up everything behind it.
-    fn is_for_now(&mut self, error: &io::Error, counters: &mut DeviceCounters) -> bool {
+    /// The kernel has not taken the first of the waiting frames.
+    #[cold]
+    fn on_refused(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        error: &io::Error,
+        counters: &mut DeviceCounters,
+    ) -> Sent {
+        let first = self.frames.front();
+        let is_tcp = first.is_some_and(|(offset, _)| is_tcp(&self.arena[*offset as usize..]));
+        if self.is_for_now(fd, error, is_tcp, counters) {
+            return Sent::Stalled;
+        }
+        self.frames.pop_front();
+        counters.tx_dropped += 1;
+        Sent::All
+    }
+
+    /// Returns whether a refused frame may go later. ENOBUFS is the device's queue, which is full,
+    /// or a rule of the kernel's for packets that leave: the kernel loses a datagram then, and
+    /// tries a TCP segment again. A segment behind frames of ours is tried a few times only,
+    /// because a queue that never drains would hold up everything behind it; behind none it is a
+    /// rule that refuses it, or others fill the queue.
+    #[cold]
+    fn is_for_now(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        error: &io::Error,
+        is_tcp: bool,
+        counters: &mut DeviceCounters,
+    ) -> bool {
         match error.raw_os_error() {
             Some(libc::EAGAIN | libc::EINTR) => {
                 counters.tx_again += 1;
@@ -239,11 +290,12 @@ impl Transmit {
             Some(libc::ENOBUFS) => {
                 counters.tx_nobufs += 1;
                 self.nobufs_in_row += 1;
-                if self.nobufs_in_row > NOBUFS_RETRIES {
+                let is_behind = || sys::send_queue(fd).is_ok_and(|(filled, _)| filled > 0);
+                let is_for_now = is_tcp && self.nobufs_in_row <= NOBUFS_RETRIES && is_behind();
+                if !is_for_now {
                     self.nobufs_in_row = 0;
-                    return false;
                 }
-                true
+                is_for_now
             }
             Some(libc::ENETDOWN) => {
                 counters.link_errors += 1;
@@ -252,4 +304,10 @@ impl Transmit {
             _ => false,
         }
     }
+}
+
+/// Returns whether a frame behind its virtio header is a TCP segment.
+fn is_tcp(frame: &[u8]) -> bool {
+    let checksum = frame.first_chunk().and_then(vnet::left_checksum);
+    checksum.is_some_and(|partial| partial.offset == TCP_CHECKSUM_AT)
 }

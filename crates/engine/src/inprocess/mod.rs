@@ -185,14 +185,14 @@ impl Shared {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Sends datagrams that wait for a neighbour, as the kernel does after a program's end.
-    /// Connections need no such time: the keeper goes on with them.
-    fn await_neighbours(&self, until_ns: u64) {
+    /// Sends datagrams that wait for a neighbour or for room, as the kernel does after the end of a
+    /// program. Connections need no such time: the keeper goes on with them.
+    fn send_waiting(&self, until_ns: u64) {
         loop {
             let now = now_ns();
             let mut engine = self.engine.lock();
             engine.turn(Instant(now));
-            let is_waiting = engine.waits_for_neighbours();
+            let is_waiting = engine.has_waiting_frames();
             drop(engine);
             if !is_waiting || now >= until_ns {
                 return;
@@ -369,7 +369,7 @@ impl Driver for InProcess {
         if self.shared.is_over.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.shared.await_neighbours(until_ns);
+        self.shared.send_waiting(until_ns);
         let handovers = self.shared.engine.lock().hand_over(Instant(now_ns()));
         // One program, one channel. Connections that the keeper does not take are reset when this
         // process is gone.

@@ -205,7 +205,10 @@ impl Kernel {
     fn send_datagrams(&mut self, sock: SockId) {
         let mut payload = Vec::new();
         while let Some(socket) = self.sockets.find(sock) {
-            let Some(envelope) = socket.send.next_datagram(&mut self.end, sock, &mut payload)
+            let Some(envelope) =
+                socket
+                    .send
+                    .next_datagram(&mut self.end, sock, &mut payload, |_| true)
             else {
                 return;
             };

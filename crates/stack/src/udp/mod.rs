@@ -254,22 +254,28 @@ impl Udp {
         self.find(id).map(|socket| socket.local)
     }
 
-    pub fn close(&mut self, id: UdpId, cx: &mut Cx<'_>) -> Result<(), SocketError> {
+    /// Ends a socket's reception and frees its port; it may still send.
+    pub fn retire(&mut self, id: UdpId, cx: &mut Cx<'_>) -> Result<(), SocketError> {
         let socket = self.find_mut(id)?;
         let port = socket.local.port();
         if socket.multicast.is_some() {
             Self::leave_all(id, cx);
         }
-        let slot = &mut self.slots[id.index as usize];
-        slot.socket = None;
-        slot.generation = slot.generation.wrapping_add(1);
-        self.free.push(id.index);
         if let Entry::Occupied(mut entry) = self.ports.entry(port) {
             entry.get_mut().retain(|&index| index != id.index);
             if entry.get().is_empty() {
                 entry.remove();
             }
         }
+        Ok(())
+    }
+
+    pub fn close(&mut self, id: UdpId, cx: &mut Cx<'_>) -> Result<(), SocketError> {
+        self.retire(id, cx)?;
+        let slot = &mut self.slots[id.index as usize];
+        slot.socket = None;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(id.index);
         Ok(())
     }
 

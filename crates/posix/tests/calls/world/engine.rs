@@ -446,7 +446,10 @@ impl Inner {
         let mut payload = Vec::new();
         loop {
             let it = self.socks.get_mut(&sock).unwrap();
-            let Some(sent) = it.tx.next_datagram(&mut self.end, sock, &mut payload) else {
+            let Some(sent) = it
+                .tx
+                .next_datagram(&mut self.end, sock, &mut payload, |_| true)
+            else {
                 return;
             };
             let Some(to) = sent.peer.or(connected) else {
