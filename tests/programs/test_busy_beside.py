@@ -33,6 +33,22 @@ class Server:
         work()
         return tuple(now - then for now, then in zip(self.counts(), before))
 
+def reads(process):
+    """Returns the calls so far by which a process has read files, eventfds among them."""
+    with open(f"/proc/{process.pid}/io") as file:
+        (count,) = [it.split()[1] for it in file if it.startswith("syscr")]
+    return int(count)
+
+
+@test(modes=("instance",))
+def an_instance_reads_no_doorbell(world):
+    asleep = Server(world, "asleep", ASLEEP)
+    asleep.exchange(b"warm")
+    before = reads(world.instance)
+    asleep.exchange(b"asleep")
+    # Now and then the reception has something.
+    assert reads(world.instance) - before < COUNT / 10
+
 
 @test(modes=("kernel", "instance"))
 def a_program_that_polls_and_one_that_sleeps_share_an_instance(world):

@@ -72,11 +72,26 @@ pub fn run(
             // The former device's descriptors may live on in other processes.
             waiter = Waiter::new(engine, bell, reception.as_fd())?;
         }
-        if waiter.sleep(engine, bell, reception.next_deadline())? {
-            looked_at = 0;
+        let woken = waiter.sleep(engine, reception.next_deadline())?;
+        let now = now_ns();
+        match woken {
+            Woken::Awake => {}
+            Woken::ByReception => looked_at = 0,
+            // A sleep sees the control connections as well as a look does.
+            Woken::Otherwise => looked_at = now,
         }
-        pace.on_wake(now_ns());
+        pace.on_wake(now);
     }
+}
+
+/// The end of a sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    /// There was work, and no sleep.
+    Awake,
+    /// The reception is ready, or its deadline is over.
+    ByReception,
+    Otherwise,
 }
 
 struct Waiter {
@@ -90,15 +105,15 @@ struct Waiter {
 impl Waiter {
     fn new(engine: &Engine, bell: &Doorbell, reception: BorrowedFd<'_>) -> io::Result<Waiter> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let add = |fd: BorrowedFd<'_>, data| {
-            epoll::add(&epoll, fd, EventData::new_u64(data), EventFlags::IN)
-        };
+        let add =
+            |fd: BorrowedFd<'_>, data, what| epoll::add(&epoll, fd, EventData::new_u64(data), what);
         let device = Descriptor::new(engine.poll_fd());
         if let Some(device) = &device {
-            add(device.as_fd(), DEVICE)?;
+            add(device.as_fd(), DEVICE, EventFlags::IN)?;
         }
-        add(bell.as_fd(), BELL)?;
-        add(reception, RECEPTION)?;
+        // Each ring is an event of its own, so that the bell never needs to be cleared.
+        add(bell.as_fd(), BELL, EventFlags::IN | EventFlags::ET)?;
+        add(reception, RECEPTION, EventFlags::IN)?;
         let renewals = engine.device_renewals();
         Ok(Waiter {
             epoll,
@@ -119,14 +134,8 @@ impl Waiter {
         matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(1))
     }
 
-    /// Sleeps until something comes or the next deadline, the reception's too; true if the
-    /// reception is ready.
-    fn sleep(
-        &mut self,
-        engine: &mut Engine,
-        bell: &Doorbell,
-        reception: Option<Instant>,
-    ) -> io::Result<bool> {
+    /// Sleeps until something comes or the next deadline, the reception's too.
+    fn sleep(&mut self, engine: &mut Engine, reception: Option<Instant>) -> io::Result<Woken> {
         if engine.poll_fd() < 0
             && let Some(device) = self.device.take()
         {
@@ -136,7 +145,7 @@ impl Waiter {
         engine.set_sleeping(true);
         if engine.has_work() {
             engine.set_sleeping(false);
-            return Ok(false);
+            return Ok(Woken::Awake);
         }
         engine.pause(Instant(now_ns()));
         let deadlines = [engine.next_deadline(), reception];
@@ -158,10 +167,12 @@ impl Waiter {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        if events.iter().any(|event| event.data.u64() == BELL) {
-            bell.clear();
-        }
-        Ok(events.iter().any(|event| event.data.u64() == RECEPTION))
+        let is_ready = events.iter().any(|event| event.data.u64() == RECEPTION);
+        let is_due = || reception.is_some_and(|at| at.0 <= now_ns());
+        Ok(match is_ready || is_due() {
+            true => Woken::ByReception,
+            false => Woken::Otherwise,
+        })
     }
 }
 
