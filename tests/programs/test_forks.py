@@ -113,6 +113,23 @@ def children_of_a_program_with_busy_threads_use_all_its_sockets(world):
     assert "done" in started.output(), started.tail()
 
 
+# Pages that a poll of a child touches for the first time: code and stack, but no buffer.
+FAULTS_MAX = 10
+
+
+@test
+def a_child_that_polls_makes_no_buffers_for_it(world):
+    program = world.folder / "brief_children"
+    subprocess.run(["gcc", "-Wall", "-o", program, PROGRAMS / "brief_children.c"], check=True)
+    server = world.stack(program, PORT)
+    world.wait_port(PORT, process=server)
+    for _ in range(5):
+        with world.connect(PORT) as sock:
+            sock.sendall(b"line\n")
+            _, faults = sock.makefile().readline().split()
+        assert int(faults) <= FAULTS_MAX, f"{faults} page faults in one poll"
+
+
 CLOSED_BY_A_GRANDCHILD = """
 import os, socket, time
 with socket.create_server(("0.0.0.0", 7120)) as listener:

@@ -128,12 +128,7 @@ impl Control {
     pub(crate) fn ask(&self, message: Message) -> Result<(), Errno> {
         let _turn = self.turn.lock();
         // Late replies.
-        let mut place = vec![0; LEFT_MAX];
-        while let Ok((1.., len)) = rustix::net::recv(&self.end, &mut place, RecvFlags::DONTWAIT) {
-            self.left
-                .lock()
-                .extend(read_left(&place[..len.min(place.len())]));
-        }
+        self.keep_left();
         self.say(message, None)?;
         let mut fds = [PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN)];
         let timeout = Timespec::try_from(ANSWER_TIMEOUT).unwrap_or_default();
@@ -196,14 +191,25 @@ impl Control {
     /// Takes the datagrams that the owner has left of socket `id`.
     pub(crate) fn take_left(&self, id: u64) -> Vec<Left> {
         let _turn = self.turn.lock();
-        let mut place = vec![0; LEFT_MAX];
+        self.keep_left();
         let mut left = self.left.lock();
-        while let Ok((1.., len)) = rustix::net::recv(&self.end, &mut place, RecvFlags::DONTWAIT) {
-            left.extend(read_left(&place[..len.min(place.len())]));
-        }
         left.extract_if(.., |(of, _)| *of == id)
             .map(|(_, it)| it)
             .collect()
+    }
+
+    /// Reads the messages that have come, and keeps the datagrams among them. Usually there are
+    /// none, so no room is made before one is seen: a child that has just begun has no memory yet.
+    fn keep_left(&self) {
+        let seen = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        let mut room = Vec::new();
+        while let Ok((1.., _)) = rustix::net::recv(&self.end, &mut [0; 1], seen) {
+            room.resize(LEFT_MAX, 0);
+            match rustix::net::recv(&self.end, &mut room[..], RecvFlags::DONTWAIT) {
+                Ok((len, _)) => self.left.lock().extend(read_left(&room[..len])),
+                Err(_) => return,
+            }
+        }
     }
 
     fn hear_answer(
@@ -247,10 +253,12 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
+    use slipstack_channel::Envelope;
+
     use super::*;
     use crate::lending::pump::ROOM;
     use crate::socket::borrowed::child_message::{
-        Heard, answer, control_pair, give, give_connection, hear,
+        Heard, answer, control_pair, give, give_connection, hear, leave,
     };
 
     #[test]
@@ -273,6 +281,39 @@ mod tests {
         assert!(matches!(hear(&ours, &mut []), Heard::Noise));
         drop(control);
         assert!(matches!(hear(&ours, &mut []), Heard::End));
+    }
+
+    #[test]
+    fn datagrams_that_come_before_a_question_are_kept() {
+        let (ours, theirs) = control_pair().unwrap();
+        let control = Control::new(theirs);
+        let from = Some("10.0.0.1:53".parse().unwrap());
+        for (id, len) in [(1, 3), (2, 65_000), (1, 0)] {
+            let envelope = Envelope {
+                peer: from,
+                ..Envelope::default()
+            };
+            assert!(leave(
+                &ours,
+                id,
+                &Left::new(envelope, vec![7; len]).unwrap()
+            ));
+            answer(&ours);
+        }
+        control.keep_left();
+        assert!(matches!(
+            rustix::net::recv(&control.end, &mut [0; 1], RecvFlags::DONTWAIT),
+            Err(rustix::io::Errno::AGAIN)
+        ));
+        let lens = |id| {
+            control
+                .take_left(id)
+                .iter()
+                .map(|it| it.bytes.len())
+                .collect()
+        };
+        let (first, second): (Vec<usize>, Vec<usize>) = (lens(1), lens(2));
+        assert_eq!((first, second), (vec![3, 0], vec![65_000]));
     }
 
     #[test]
