@@ -6,7 +6,7 @@
 
 mod sys;
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 pub use sys::Descriptor;
 
@@ -33,10 +33,22 @@ pub fn raised(fd: OwnedFd) -> OwnedFd {
     fd
 }
 
+/// Returns a copy of a descriptor for our own use, out of the program's way where the limit allows
+/// it.
+///
+/// # Errors
+/// The process may have no more descriptors.
+pub fn raised_copy(fd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    let mut copies = OURS_FROM.iter().chain(&[0]);
+    copies
+        .find_map(|from| rustix::io::fcntl_dupfd_cloexec(fd, *from).ok())
+        .ok_or(rustix::io::Errno::MFILE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsRawFd;
+    use std::os::fd::{AsFd, AsRawFd};
 
     #[test]
     fn a_number_can_be_replaced_and_closed() {
@@ -56,8 +68,9 @@ mod tests {
 
     #[test]
     fn our_descriptors_have_high_numbers() {
-        let (reader, _writer) = rustix::pipe::pipe().unwrap();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
         assert!(raised(reader).as_raw_fd() >= OURS_FROM[2]);
+        assert!(raised_copy(writer.as_fd()).unwrap().as_raw_fd() >= OURS_FROM[2]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use rustix::event::epoll;
-use slipstack_mem::{Descriptor, raised};
+use slipstack_mem::{Descriptor, raised_copy};
 
 use crate::epoll::set::{COMMON_DATA, Set};
 use crate::errno::Errno;
@@ -50,7 +50,7 @@ pub(crate) fn part_from_parent(set: &Set) -> Result<(), Errno> {
         // The parent keeps its own set, with the ends of pairs that this process has too.
         copy_members(&own, first)?;
     } else {
-        let common = raised(rustix::io::fcntl_dupfd_cloexec(first.as_fd(), 0)?);
+        let common = raised_copy(first.as_fd())?;
         let data = epoll::EventData::new_u64(COMMON_DATA);
         match epoll::add(&own, &common, data, epoll::EventFlags::IN) {
             Ok(()) => _ = set.set_common(Some(Descriptor::give(common))),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{SocketType, sockopt};
-use slipstack_mem::{Descriptor, Lock, raised};
+use slipstack_mem::{Descriptor, Lock, raised, raised_copy};
 
 use crate::epoll::{self, Set, add_kernel_part, remove_kernel_part, sets_of};
 use crate::errno::Errno;
@@ -158,9 +158,9 @@ impl Lending {
     /// Keeps the kernel's part, which the end of a pair replaces.
     pub(crate) fn keep_kernel_part(&self, socket: &Description, it: &Borrowed) {
         let number = socket.kernel_number();
-        let copy = number.and_then(|number| fcntl_dupfd_cloexec(number.as_fd(), 0).ok());
+        let copy = number.and_then(|number| raised_copy(number.as_fd()).ok());
         if let Some(copy) = copy {
-            let kept = Descriptor::give(raised(copy));
+            let kept = Descriptor::give(copy);
             self.kernel_parts.lock().push(kept.number());
             *it.kernel_part.lock() = Some(kept);
         }

@@ -1,10 +1,10 @@
 //! Descriptors of sockets that have no part in the kernel: copies of one anchor.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use slipstack_mem::{Descriptor, Lock, raised};
+use slipstack_mem::{Descriptor, Lock, raised, raised_copy};
 
 use crate::errno::Errno;
 
@@ -40,7 +40,7 @@ impl Numbers {
             && spare.is_none()
             && let Some(anchor) = self.anchor.get()
         {
-            *spare = rustix::io::fcntl_dupfd_cloexec(anchor, 0).ok().map(raised);
+            *spare = raised_copy(anchor.as_fd()).ok();
         }
     }
 

@@ -4,7 +4,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use slipstack_channel::{Extended, MapReference, is_supported_map};
-use slipstack_mem::{Descriptor, Lock, raised};
+use slipstack_mem::{Descriptor, Lock, raised_copy};
 
 use crate::kernel::Kernel;
 use crate::process::Process;
@@ -100,6 +100,5 @@ fn map_behind(kernel: &dyn Kernel, number: i32) -> Option<(u32, OwnedFd)> {
         return None;
     }
     let fd = Descriptor::new(number)?;
-    let copy = rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), 0).ok()?;
-    Some((id, raised(copy)))
+    Some((id, raised_copy(fd.as_fd()).ok()?))
 }

@@ -90,11 +90,14 @@ impl Process {
     }
 
     fn hold_and_request(&self, socket: &Arc<Description>, it: &Borrowed, request: ReadRequest) {
+        // Nothing has come by a pair that is made now.
+        let is_new = !it.is_taken();
         if self.hold_borrowed(socket, it, UserKind::WithLibrary)
             && request != ReadRequest::None
             && !it.is_streaming()
         {
-            it.request(waiting(socket), request, socket.is_nonblocking());
+            let waiting = if is_new { 0 } else { waiting(socket) };
+            it.request(waiting, request, socket.is_nonblocking());
         }
     }
 
@@ -215,7 +218,10 @@ impl Process {
         let numbers = socket.cold.lock().numbers.clone();
         for number in numbers.into_iter().filter_map(Descriptor::new) {
             replace(number, &ours)?;
-            set_nonblocking(number, socket.is_nonblocking())?;
+            // A new pair is blocking.
+            if socket.is_nonblocking() {
+                set_nonblocking(number, true)?;
+            }
         }
         it.sent.begin();
         if socket.kind == Kind::Stream && reach == UserKind::WithLibrary {

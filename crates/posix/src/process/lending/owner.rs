@@ -1,13 +1,13 @@
 //! The lending process: its requests to its steward, and the calls it makes for it.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::net::Shutdown;
 use slipstack_channel::Loan;
 use slipstack_mem::thread::spawn_quiet;
-use slipstack_mem::{Descriptor, raised};
+use slipstack_mem::{Descriptor, raised_copy};
 
 use crate::attachment::Attachment;
 use crate::kernel::Kernel;
@@ -142,10 +142,10 @@ impl Lender for Process {
             .kernel_number()
             .filter(|_| socket.kind == Kind::Dgram)
         {
-            Some(number) => rustix::io::fcntl_dupfd_cloexec(number.as_fd(), 0).ok()?,
-            None => rustix::io::fcntl_dupfd_cloexec(self.numbers.anchor().ok()?, 0).ok()?,
+            Some(number) => raised_copy(number.as_fd()).ok()?,
+            None => raised_copy(self.numbers.anchor().ok()?.as_fd()).ok()?,
         };
-        let number = Descriptor::give(raised(fd));
+        let number = Descriptor::give(fd);
         self.lending.note(number.number());
         self.install(number, socket);
         Some(number.number())

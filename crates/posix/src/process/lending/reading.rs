@@ -45,6 +45,8 @@ impl Process {
         if self.begin_use(socket, it) {
             return Ok(LentRead::Here(end_ns, 0));
         }
+        // Nothing has come by a pair that is made now.
+        let is_new = !it.is_taken();
         if !self.may_hold(socket, it) {
             if self.take_left(socket, it) {
                 return Ok(LentRead::Here(end_ns, 0));
@@ -67,7 +69,8 @@ impl Process {
             return self.read_pair((socket, it), bufs, flags, end_ns);
         }
         if asked > 0 {
-            request(socket, it, (asked, wants_all), is_prompt);
+            let waiting = || if is_new { 0 } else { waiting(socket) };
+            request(it, waiting, (asked, wants_all), is_prompt);
         }
         match waits {
             true => self.read_or_take(socket, it, end_ns),
@@ -184,7 +187,7 @@ impl Process {
                 continue;
             }
             // Another thread may have had what was requested before.
-            request(socket, it, (asked, wants_all), false);
+            request(it, || waiting(socket), (asked, wants_all), false);
             match self.await_pair(socket, end_ns) {
                 Ok(true) => {}
                 Ok(false) | Err(_) if total > 0 => return Ok(LentRead::Bytes(total)),
@@ -216,10 +219,11 @@ impl Process {
     }
 }
 
-/// Requests `asked` bytes from the steward, or as many as there are.
+/// Requests `asked` bytes from the steward, or as many as there are. `waiting`: those that have come
+/// by the pair.
 fn request(
-    socket: &Description,
     it: &Borrowed,
+    waiting: impl FnOnce() -> u64,
     (asked, wants_all): (usize, bool),
     is_prompt: bool,
 ) {
@@ -228,7 +232,7 @@ fn request(
             true => ReadRequest::Whole(asked as u64),
             false => ReadRequest::Some(asked as u64),
         };
-        it.request(waiting(socket), request, is_prompt);
+        it.request(waiting(), request, is_prompt);
     }
 }
 
