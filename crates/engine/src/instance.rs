@@ -87,7 +87,7 @@ pub fn run(
 /// The end of a sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
-    /// There was work, and no sleep.
+    /// A sleep that did not begin, because there was work.
     Awake,
     /// The reception is ready, or its deadline is over.
     ByReception,

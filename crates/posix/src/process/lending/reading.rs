@@ -219,8 +219,8 @@ impl Process {
     }
 }
 
-/// Requests `asked` bytes from the steward, or as many as there are. `waiting`: those that have come
-/// by the pair.
+/// Requests `asked` bytes from the steward, or as many as there are. `waiting`: those that have
+/// come by the pair.
 fn request(
     it: &Borrowed,
     waiting: impl FnOnce() -> u64,
