@@ -93,7 +93,7 @@ impl Engine {
     /// the keeper, if steering names this one although it does not listen at the address.
     fn find_next(&self, ends: (SocketAddr, SocketAddr), link: u16) -> Option<usize> {
         let local = ends.0;
-        let takes = |it: Listening| it.bound.span().takes(local.ip()) && it.bound.link == link;
+        let takes = |it: Listening| it.bound.span().takes(local.ip()) && it.link == link;
         let has_listener = self.env.listeners_on(local.port()).any(takes);
         let has_keeper = self.env.local.interconnect.is_some();
         let keeper = (has_keeper && !has_listener).then_some(KEEPER);

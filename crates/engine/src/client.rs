@@ -62,7 +62,8 @@ pub(crate) struct Bound {
     /// [::] does not take IPv4 in.
     pub(crate) is_v6_only: bool,
     pub(crate) is_shared: bool,
-    /// The link that it is bound to; see [`PortHold::link`].
+    /// The link that it was bound to when it took its port; see [`PortHold::link`]. It may have been
+    /// bound to another one since: [`Socket::link`].
     pub(crate) link: u16,
     /// The stack keeps the port reserved for this socket.
     pub(crate) is_reserved: bool,
@@ -82,6 +83,11 @@ impl Bound {
             is_v6_only: self.is_v6_only,
             link: self.link,
         }
+    }
+
+    /// Whether connections to one are connections to the other, on the same link.
+    pub(crate) fn is_same_address(&self, other: &Bound) -> bool {
+        (self.addr.ip(), self.is_v6_only) == (other.addr.ip(), other.is_v6_only)
     }
 
     pub(crate) fn claim(&self, is_reuse_port: bool) -> PortClaim {
@@ -177,6 +183,11 @@ impl Socket {
 
     pub(crate) fn take_bound(&mut self) -> Option<Bound> {
         self.bound.take().map(|bound| *bound)
+    }
+
+    /// The link that it is bound to now, as [`PortHold::link`].
+    pub(crate) fn link(&self) -> u16 {
+        self.options.as_deref().map_or(0, |options| options.link)
     }
 
     /// Bytes of datagrams that may wait.

@@ -221,7 +221,7 @@ impl Engine {
         from: Option<Owner>,
     ) -> bool {
         let link = self.stack.tcp_link(conn);
-        let serves = |it: &Listening| it.bound.span().takes(ends.0.ip()) && it.bound.link == link;
+        let serves = |it: &Listening| it.bound.span().takes(ends.0.ip()) && it.link == link;
         let owners = self.env.listeners_on(ends.0.port()).filter(serves);
         let owners: Vec<Owner> = owners.map(|it| it.owner).collect();
         let other = owners.iter().find(|owner| Some(**owner) != from);
@@ -295,7 +295,7 @@ impl Engine {
     /// program waits.
     pub(crate) fn find_listener(&self, local: SocketAddr, link: u16) -> Option<Owner> {
         let serves = |it: &Listening| {
-            let is_alike = it.bound.span().takes(local.ip()) && it.bound.link == link;
+            let is_alike = it.bound.span().takes(local.ip()) && it.link == link;
             it.yields == Yields::No && is_alike
         };
         let narrower = |known: Listening, other: Listening| {

@@ -170,7 +170,7 @@ impl Engine {
         let Role::Listener(id) = socket.role else {
             return Err(SocketError::InvalidState);
         };
-        let bound = socket.bound();
+        let (bound, link) = (socket.bound(), socket.link());
         socket.role = Role::None;
         if let Some(client) = self.env.client(owner.client) {
             client.listeners.retain(|sock| *sock != owner.sock);
@@ -185,7 +185,6 @@ impl Engine {
         let half_open = self.stack.tcp_detach_half_open(id);
         self.env.listeners.remove(id.index, id.generation);
         self.stack.tcp_unlisten(id).ok();
-        let link = bound.map_or(0, |bound| bound.link);
         self.pass_half_open(self.env.now, half_open, link);
         self.pass_drained(drained);
         self.record_half_open();

@@ -20,6 +20,8 @@ pub(crate) struct Listening {
     pub(crate) owner: Owner,
     pub(crate) yields: Yields,
     pub(crate) bound: Bound,
+    /// [`crate::client::Socket::link`].
+    pub(crate) link: u16,
     /// The listener's program sleeps in a call, and nothing waits at it.
     pub(crate) is_idle: bool,
 }
@@ -55,7 +57,8 @@ impl Engine {
         else {
             return false;
         };
-        let Some(successors) = self.find_successors(owner, bound) else {
+        let link = socket.link();
+        let Some(successors) = self.find_successors(owner, bound, link) else {
             return false;
         };
         if before == Yields::No {
@@ -75,9 +78,8 @@ impl Engine {
             return;
         };
         socket.yields = successors;
-        let (port, link) = socket
-            .bound()
-            .map_or((0, 0), |bound| (bound.addr.port(), bound.link));
+        let port = socket.bound().map_or(0, |bound| bound.addr.port());
+        let link = socket.link();
         self.stack.tcp_set_yielding(id, true);
         let drained = self.drain(id, port);
         let half_open = self.stack.tcp_detach_half_open(id);
@@ -135,11 +137,12 @@ impl Engine {
     }
 
     /// Returns the listeners that may take the connections of a listener.
-    fn find_successors(&mut self, owner: Owner, bound: Bound) -> Option<Yields> {
+    fn find_successors(&mut self, owner: Owner, bound: Bound, link: u16) -> Option<Yields> {
         let port = bound.addr.port();
         // The stack chooses among those of the same address.
         let is_keen = |it: Listening| {
-            it.owner != owner && it.yields == Yields::No && it.bound.hold() == bound.hold()
+            let is_alike = it.bound.is_same_address(&bound) && it.link == link;
+            it.owner != owner && it.yields == Yields::No && is_alike
         };
         if self.env.listeners_on(port).any(is_keen) {
             return Some(Yields::Here);
@@ -177,12 +180,13 @@ impl Environment {
         if self.clients.len() < 2 {
             return owner;
         }
-        let Some(bound) = self.socket(owner).and_then(|socket| socket.bound()) else {
+        let socket = self.socket(owner);
+        let Some((bound, link)) = socket.and_then(|it| Some((it.bound()?, it.link()))) else {
             return owner;
         };
         let mut idle = None;
         for it in self.listeners_on(bound.addr.port()) {
-            let is_alike = it.bound.span() == bound.span() && it.bound.link == bound.link;
+            let is_alike = it.bound.span() == bound.span() && it.link == link;
             let may_take = it.yields == Yields::No && is_alike;
             if it.owner == owner && it.is_idle {
                 return owner;
@@ -214,6 +218,7 @@ impl Client {
                 owner: Owner { client: id, sock },
                 yields: socket.yields,
                 bound,
+                link: socket.link(),
                 is_idle: is_empty && self.end.is_program_asleep(),
             })
         })

@@ -18,31 +18,39 @@ static void become_another(void) {
     SAY(prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_READ_SEARCH, 0, 0));
 }
 
-static void login(int own) {
+static void login(int own, int port) {
     char line[16] = "";
     SAY(getuid());
-    ask_peer(7323, "hello");
+    ask_peer(port, "hello");
     int fd = OPEN(accept(own, 0, 0));
     SAY(read_all(fd, line, 6));
     NOTE("%s", line);
 }
 
-int main(int argc, char **argv) {
-    int status;
-    if (argc > 1) return login(atoi(argv[1])), 0;
-    int own = listener(7323);
+/* `link`: the interface that the listener is bound to. */
+static void start(const char *self, int port, const char *link) {
+    int status, own = listener(port);
+    if (link) SAY(setsockopt(own, SOL_SOCKET, SO_BINDTODEVICE, link, strlen(link) + 1));
     struct pollfd watched = {own, POLLIN, 0};
     SAY(poll(&watched, 1, 100));
     pid_t child = fork();
     if (!child) {
-        char number[16];
+        char number[16], text[16];
         become_another();
         snprintf(number, sizeof number, "%d", own);
-        execl("/proc/self/exe", argv[0], number, (char *)0);
+        snprintf(text, sizeof text, "%d", port);
+        execl("/proc/self/exe", self, number, text, (char *)0);
         NOTE("exec: %s", name_of(errno));
         _exit(1);
     }
     waitpid(child, &status, 0);
     NOTE("the login: %d", WEXITSTATUS(status));
+    close(own);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 2) return login(atoi(argv[1]), atoi(argv[2])), 0;
+    start(argv[0], 7323, 0);
+    start(argv[0], 7324, "ss0");
     return 0;
 }
