@@ -308,6 +308,32 @@ impl ReceiveRing {
         Some(bytes)
     }
 
+    /// Returns the datagrams that the program has not read, at most `max` bytes of them.
+    pub fn unread_datagrams(
+        &mut self,
+        end: &mut EngineEnd,
+        sock: SockId,
+        max: usize,
+    ) -> Vec<(Envelope, Vec<u8>)> {
+        self.observe(end, sock);
+        let bytes = self.rest(end, max).unwrap_or_default();
+        let mut rest = &bytes[..];
+        let mut all = Vec::new();
+        while let Some((header, after)) = rest.split_first_chunk::<HEADER>() {
+            // The program can write into the ring.
+            let Some(header) = Header::decode(header) else {
+                break;
+            };
+            let padded = header.record_len() - HEADER;
+            let (Some(payload), Some(next)) = (after.get(..header.len), after.get(padded..)) else {
+                break;
+            };
+            all.push((header.envelope, payload.to_vec()));
+            rest = next;
+        }
+        all
+    }
+
     /// Returns the urgent data that the program has not read past. [`ReceiveRing::look`] comes
     /// before.
     pub fn urgent_ahead(&self, end: &EngineEnd, sock: SockId) -> UrgentAhead {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use slipstack_channel::{CloseMode, Ends, Reply, SocketError, State};
-use slipstack_stack::{DatagramOut, Instant, UdpId, UdpOptions};
+use slipstack_stack::{DatagramIn, DatagramOut, Ends as Macs, Instant, UdpId, UdpOptions};
 
 use crate::client::{Bound, Role};
 use crate::commands::Answer;
@@ -19,6 +19,8 @@ const SEND_BUDGET: usize = 4096;
 const QUANTUM: i64 = 16 * 1024;
 /// Turns of waiting sockets in a turn of the engine.
 const ROUNDS_MAX: usize = 256;
+/// Bytes of unread datagrams that go to another program; those of a socket with more are lost.
+const UNREAD_BYTES_MAX: usize = 8 << 20;
 
 impl Engine {
     /// `asked` comes with the bind; the other options have been recorded with the socket.
@@ -279,10 +281,14 @@ impl Engine {
     /// Closes a socket. It receives nothing more and gives its port back; its datagrams that wait
     /// still leave, as those in the kernel's queue do, unless `mode` is an abort.
     pub(crate) fn close_datagram(&mut self, owner: Owner, id: UdpId, mode: CloseMode) {
+        let unread = self.take_unread(owner);
         self.env.udps.remove(id.index, id.generation);
         let _ = self.stack.udp_retire(id);
         self.leave_group(owner);
         self.drop_binding(owner);
+        for (link, frame) in unread {
+            self.on_local(self.env.now, link, &frame);
+        }
         let socket = self.env.socket(owner);
         let waits = socket.is_some_and(|socket| socket.waits_to_send);
         if !waits || mode == CloseMode::Abort {
@@ -307,5 +313,38 @@ impl Engine {
             socket.role = Role::None;
         }
         self.release(owner);
+    }
+
+    /// Returns the frames of the datagrams that another program is to read, with their links. They
+    /// find its socket as those that arrive later do: here, or by the keeper.
+    fn take_unread(&mut self, owner: Owner) -> Vec<(u16, Vec<u8>)> {
+        let mac = self.env.mac;
+        let Some(client) = self.env.client(owner.client) else {
+            return Vec::new();
+        };
+        let Some((socket, end)) = client.find(owner.sock) else {
+            return Vec::new();
+        };
+        if !socket.options.as_deref().is_some_and(|it| it.leaves_unread) {
+            return Vec::new();
+        }
+        let unread = socket
+            .receive
+            .unread_datagrams(end, owner.sock, UNREAD_BYTES_MAX);
+        let frames = unread.iter().flat_map(|(envelope, payload)| {
+            let datagram = DatagramIn {
+                from: envelope.peer.unwrap_or(ANY),
+                to: envelope.local.unwrap_or(ANY),
+                payload,
+                tos: envelope.tos.unwrap_or(0),
+                ttl: envelope.ttl.unwrap_or(0),
+                segment: envelope.segment,
+                link: envelope.link.unwrap_or(0),
+            };
+            let macs = Macs::new([0; 6], mac);
+            let frames: Vec<_> = slipstack_stack::datagram_frames(&datagram, macs).collect();
+            frames.into_iter().map(move |frame| (datagram.link, frame))
+        });
+        frames.collect()
     }
 }

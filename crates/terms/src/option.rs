@@ -187,6 +187,9 @@ options! {
     49 FastOpenSend(bool) => fast_open_send: bool;
     /// Cookie of a socket's kernel part, by which maps of sockets name it; 0 = it has none.
     50 Cookie(u64) => cookie: u64;
+    /// The kernel's part of a datagram socket has gone to another program, too: what is unread when
+    /// this one closes it is that program's.
+    51 LeavesUnread(bool) => leaves_unread: bool;
 }
 
 #[cfg(test)]

@@ -214,7 +214,10 @@ impl Process {
             let is_stream = socket.kind == Kind::Stream;
             let letter = match socket.decided() {
                 Some(Decided::Listener(_)) => 'l',
-                Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => 'u',
+                Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => {
+                    socket.leave_unread();
+                    'u'
+                }
                 Some(Decided::Foreign(it)) => {
                     items.extend(self.describe_borrowed(&socket, it, number, hears));
                     continue;

@@ -190,6 +190,7 @@ pub fn change(
         | SocketOption::Rank(_)
         | SocketOption::Cookie(_)
         | SocketOption::AwaitsPeer(_)
+        | SocketOption::LeavesUnread(_)
         | SocketOption::Chooser(_)
         | SocketOption::Multicast(_)
         | SocketOption::NoChecksum(_)

@@ -99,6 +99,7 @@ impl Process {
             }
             Some(Decided::Dgram(dgram)) => {
                 let remote = *dgram.remote.lock();
+                socket.leave_unread();
                 self.leave_word(&socket, socket.kernel_number(), remote);
                 None
             }

@@ -11,6 +11,7 @@ use crate::socket::options::Options;
 use crate::socket::options::attaching::{
     ATTACH, CHOOSE, attach_chooser, attach_filter, chooser_in,
 };
+use crate::socket::options::way::LEAVES_UNREAD;
 
 /// Repeats the program's settings on a kernel socket. An option that the kernel refuses now was
 /// already refused when it was set.
@@ -42,6 +43,11 @@ pub(crate) fn push_chooser(attachment: &Attachment, sock: SockId, options: &Opti
 }
 
 impl Description {
+    /// Another program is about to have this datagram socket, too.
+    pub(crate) fn leave_unread(&self) {
+        self.set_way(LEAVES_UNREAD, &1i32.to_ne_bytes());
+    }
+
     /// Sets an option of SOL_SOCKET that chooses the way of packets, here and at the engine.
     pub(crate) fn set_way(&self, name: i32, value: &[u8]) {
         let options = {

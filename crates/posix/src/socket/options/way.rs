@@ -8,6 +8,8 @@ pub const SO_SETFIB: i32 = 0x1014;
 /// Record of the interface of the stack, beside the number that the kernel's part is bound
 /// to.
 pub(crate) const STACKS_LINK: i32 = i32::MIN;
+/// Record that another program has been sent the socket.
+pub(crate) const LEAVES_UNREAD: i32 = i32::MIN + 5;
 /// Record of the stack's outgoing interface for datagrams: by family and kind of destination.
 const LEAVING: [(i32, i32, i32); 4] = [
     (libc::IPPROTO_IP, libc::IP_UNICAST_IF, i32::MIN + 1),
@@ -60,6 +62,7 @@ pub(crate) fn for_stack(name: i32, value: Option<i32>) -> Option<SocketOption> {
             0 => MAIN_TABLE,
             fib => u16::try_from(fib).ok()?,
         }),
+        LEAVES_UNREAD => SocketOption::LeavesUnread(value? != 0),
         STACKS_LINK => SocketOption::Link(u16::try_from(value?).ok()?),
         other => return leaving_option(other, value?),
     })
