@@ -10,6 +10,7 @@
 mod addr;
 mod attach;
 mod cell;
+mod charges;
 mod command;
 pub mod control;
 mod datagram;
@@ -47,6 +48,7 @@ mod urgent;
 pub use addr::Ends;
 pub use attach::{Attach, AttachError, EngineHandle, LeftBehind};
 pub use cell::Limits;
+pub use charges::{Charges, charge_of, has_room};
 pub use command::{Coded, Command, Everyday, Ticket};
 pub use control::PassedOn;
 pub use datagram::{ENVELOPE_LEN, Envelope};

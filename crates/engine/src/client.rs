@@ -5,8 +5,8 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use slipstack_channel::{
-    EngineEnd, LazyBox, Limits, Reason, ReceiveRing, ReturnedRing, SendSide, SockId, State,
-    Transport,
+    Charges, EngineEnd, Envelope, LazyBox, Limits, Reason, ReceiveRing, ReturnedRing, SendSide,
+    SockId, State, Transport, charge_of,
 };
 use slipstack_mem::Doorbell;
 use slipstack_stack::{ConnId, Instant, ListenerId, PortHold, SocketOptions, UdpId};
@@ -29,6 +29,8 @@ const RING_KEPT_NS: u64 = 50_000_000;
 const RELEASE_EVERY_NS: u64 = 10_000_000;
 /// Datagram bytes that may wait for the program (Linux's `net.core.rmem_default`).
 pub(crate) const UDP_RCVBUF: u64 = 212_992;
+/// Bytes that the largest datagram takes in a ring, with its header.
+const ALONE_MAX: u64 = 1 << 17;
 /// Buffers of a datagram socket.
 pub(crate) const UDP_LIMITS: Limits = Limits {
     send: UDP_RCVBUF as u32,
@@ -62,8 +64,8 @@ pub(crate) struct Bound {
     /// [::] does not take IPv4 in.
     pub(crate) is_v6_only: bool,
     pub(crate) is_shared: bool,
-    /// The link that it was bound to when it took its port; see [`PortHold::link`]. It may have been
-    /// bound to another one since: [`Socket::link`].
+    /// The link that it was bound to when it took its port; see [`PortHold::link`]. It may have
+    /// been bound to another one since: [`Socket::link`].
     pub(crate) link: u16,
     /// The stack keeps the port reserved for this socket.
     pub(crate) is_reserved: bool,
@@ -135,6 +137,8 @@ pub(crate) struct Socket {
     pub(crate) is_tell_due: bool,
     /// The parts that have come of a program that chooses sockets.
     pub(crate) chooser: LazyBox<Vec<u8>>,
+    /// The waiting datagrams of a socket whose receive buffer the program has set.
+    pub(crate) charges: LazyBox<Charges>,
     /// Datagrams that found no room.
     pub(crate) lost: u32,
     /// Time at which bytes were last received.
@@ -165,6 +169,7 @@ impl Socket {
         queue: None,
         is_tell_due: false,
         chooser: LazyBox::NONE,
+        charges: LazyBox::NONE,
         lost: 0,
         received_at: Instant(0),
         step: STEP,
@@ -192,8 +197,58 @@ impl Socket {
 
     /// Bytes of datagrams that may wait.
     pub(crate) fn datagrams_max(&self) -> u64 {
+        self.asked_rcvbuf().unwrap_or(UDP_RCVBUF)
+    }
+
+    fn asked_rcvbuf(&self) -> Option<u64> {
         let asked = self.options.as_deref().and_then(|options| options.rcvbuf);
-        asked.map_or(UDP_RCVBUF, u64::from)
+        asked.map(u64::from)
+    }
+
+    /// Puts a datagram into the receive ring, if there is room for it.
+    pub(crate) fn push_datagram(
+        &mut self,
+        end: &mut EngineEnd,
+        sock: SockId,
+        envelope: &Envelope,
+        payload: &[u8],
+    ) -> bool {
+        match self.asked_rcvbuf() {
+            None => self
+                .receive
+                .push_datagram(end, sock, envelope, payload, UDP_RCVBUF),
+            Some(rcvbuf) => self.push_charged(end, sock, (envelope, payload), rcvbuf),
+        }
+    }
+
+    fn push_charged(
+        &mut self,
+        end: &mut EngineEnd,
+        sock: SockId,
+        (envelope, payload): (&Envelope, &[u8]),
+        rcvbuf: u64,
+    ) -> bool {
+        let charge = match envelope.segment {
+            None => charge_of(payload.len()),
+            Some(size) => {
+                let pieces = payload.chunks(size.get().into());
+                pieces.map(|piece| charge_of(piece.len())).sum()
+            }
+        };
+        let consumed = self.receive.head() - self.receive.unread(end, sock);
+        let charges = self.charges.make();
+        if !charges.has_room(consumed, charge, rcvbuf) {
+            return false;
+        }
+        // Less than what the kernel counts, but for one that waits alone.
+        let limit = rcvbuf.max(ALONE_MAX);
+        let is_taken = self
+            .receive
+            .push_datagram(end, sock, envelope, payload, limit);
+        if is_taken {
+            charges.add(self.receive.head(), charge);
+        }
+        is_taken
     }
 
     /// The buffers that a connection of this socket's begins with.

@@ -160,10 +160,7 @@ impl Effects for Fx<'_> {
             mark: None,
             class: None,
         };
-        let (limit, payload) = (socket.datagrams_max(), datagram.payload);
-        let taken = socket
-            .receive
-            .push_datagram(end, owner.sock, &envelope, payload, limit);
+        let taken = socket.push_datagram(end, owner.sock, &envelope, datagram.payload);
         if !taken {
             socket.lost = socket.lost.wrapping_add(1);
         }

@@ -6,11 +6,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use slipstack_channel::{charge_of, has_room};
+
 /// Bytes that wait at most, in all.
 const BYTES_MAX: usize = 8 << 20;
-/// Bytes that a datagram takes of a receive buffer beside its own, about as on the kernel
-/// (`SKB_TRUESIZE`).
-const BESIDE: usize = 576;
+/// Headers of a frame before the payload: Ethernet, IPv4 and UDP.
+const HEADERS: usize = 14 + 20 + 8;
 /// Interval at which it is looked whether the sockets are still there.
 const ASK_NS: u64 = 100_000_000;
 /// An inbox without room is tried again after this time.
@@ -41,9 +42,10 @@ impl Unread {
     /// Lets a datagram wait for a socket with a receive buffer of `rcvbuf` bytes. A full buffer
     /// loses it, as on the kernel.
     pub(super) fn hold(&mut self, port: u16, rcvbuf: u32, frame: Waiting, now: u64) {
-        let size = frame.1.len() + BESIDE;
+        let size = size_of(&frame);
         let queue = self.queues.entry(port).or_default();
-        if queue.bytes > rcvbuf as usize || self.bytes + size > BYTES_MAX {
+        let may_wait = has_room(queue.bytes as u64, size as u64, rcvbuf.into());
+        if !may_wait || self.bytes + size > BYTES_MAX {
             self.lost += 1;
             return;
         }
@@ -74,7 +76,7 @@ impl Unread {
             };
             match take(&frame) {
                 Taken::Yes => {
-                    let size = frame.1.len() + BESIDE;
+                    let size = size_of(&frame);
                     queue.bytes -= size;
                     self.bytes -= size;
                 }
@@ -124,6 +126,11 @@ impl Unread {
     }
 }
 
+/// Bytes that a datagram takes of a receive buffer.
+fn size_of(frame: &Waiting) -> usize {
+    charge_of(frame.1.len().saturating_sub(HEADERS)) as usize
+}
+
 /// The outcome of a datagram that is sent off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
@@ -166,8 +173,8 @@ mod tests {
         for _ in 0..1000 {
             unread.hold(53, 10_000, (0, vec![0; 424]), 0);
         }
-        assert_eq!(unread.queues[&53].frames.len(), 11);
-        assert_eq!(unread.lost, 989);
+        assert_eq!(unread.queues[&53].frames.len(), 7);
+        assert_eq!(unread.lost, 993);
         for port in 1000..10_000 {
             unread.hold(port, 10_000, (0, vec![0; 10_000]), 0);
         }
