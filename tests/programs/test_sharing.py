@@ -73,6 +73,27 @@ def moves(world, server, way):
     client.end()
 
 
+@test
+def a_connection_goes_to_a_child_one_of_whose_threads_was_cancelled_in_a_call(world):
+    server = served(world, "forked")
+    client = Client(world, "cancelled")
+    time.sleep(0.3)
+    client.sock.settimeout(0.5)
+    with contextlib.suppress(TimeoutError):
+        while client.sock.recv(1 << 20):
+            pass
+    client.sock.settimeout(10)
+    pid = client.ask()
+    assert pid != server.pid
+
+    def is_there():
+        assert client.ask() == pid
+        return world.mode == "kernel" or client.is_held_by(pid)
+
+    until(is_there, 10, "the connection is its user's")
+    client.end()
+
+
 def ways_of(world):
     return WAYS if world.mode == "kernel" else (*WAYS, QUEUED)
 

@@ -4,8 +4,9 @@
 16 bytes of a connection say how its threads use it, all others are questions of 16 bytes, which are
 answered with the process and the question. `turns`: one after the other; `duplex`: one reads and
 one writes; `readers`: all read; `polled`, `epolled`, `queued` (kqueue): one waits for the other's
-questions; `whole MS`: there is one thread, which reads with MSG_WAITALL and a timeout, and fills a
-question up of which less has come by then."""
+questions; `cancelled`: one is cancelled as it waits for room; `whole MS`: there is one thread,
+which reads with MSG_WAITALL and a timeout, and fills a question up of which less has come by
+then."""
 
 import ctypes
 import os
@@ -16,9 +17,12 @@ import socket
 import struct
 import sys
 import threading
+import time
 
 LEN = 16
 THREADS = 3
+# More than there is room for.
+MUCH = 32_000_000
 
 
 def read(sock, flags=0):
@@ -137,10 +141,25 @@ def queued(sock):
     waited(sock, lambda: libc.kevent(kq, None, 0, ctypes.byref(event), 1, None))
 
 
+def cancelled(sock):
+    libc = ctypes.CDLL(None)
+
+    def writer():
+        libc.send(sock.fileno(), b"-" * MUCH, ctypes.c_size_t(MUCH), 0)
+
+    thread = threading.Thread(target=writer, daemon=True)
+    thread.start()
+    time.sleep(0.1)
+    libc.pthread_cancel(ctypes.c_ulong(thread.ident))
+    while question := read(sock):
+        answer(sock, question)
+    os._exit(0)
+
+
 def set_time(sock, ms):
     seconds, rest = divmod(ms, 1000)
-    time = struct.pack("ll", seconds, rest * 1000)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, time)
+    limit = struct.pack("ll", seconds, rest * 1000)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
 
 
 def whole(sock, ms):

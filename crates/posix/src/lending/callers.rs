@@ -4,6 +4,9 @@
 //! end of the pair, or with the descriptor that replaces it. Threads that wait in our own calls do
 //! not count, because they are woken when the connection comes.
 
+use rustix::io::Errno;
+use rustix::process::Pid;
+use rustix::thread::{gettid, sched_getaffinity};
 use slipstack_mem::Lock;
 
 use crate::outcome::Divert;
@@ -19,6 +22,9 @@ pub(crate) struct Callers(Lock<Vec<Caller>>);
 #[derive(Clone, Copy, Debug)]
 struct Caller {
     thread: usize,
+    /// The kernel's number of it, which tells whether it lives: one that is cancelled in its call,
+    /// or ends in a handler there, never leaves it. `None`: it may not be asked for.
+    id: Option<Pid>,
     /// The description's number.
     socket: u64,
 }
@@ -33,6 +39,15 @@ pub(crate) struct LentCall<'a> {
 impl Callers {
     /// Notes that `thread` begins a call on `socket`.
     pub(crate) fn enter(&self, thread: usize, socket: u64) -> LentCall<'_> {
+        self.enter_as((thread, Some(gettid())), socket)
+    }
+
+    /// As [`Callers::enter`], in a process that has confined itself, to which no connection comes.
+    pub(crate) fn enter_confined(&self, thread: usize, socket: u64) -> LentCall<'_> {
+        self.enter_as((thread, None), socket)
+    }
+
+    fn enter_as(&self, (thread, id): (usize, Option<Pid>), socket: u64) -> LentCall<'_> {
         let mut all = self.0.lock();
         let is_its = |caller: &&Caller| caller.thread == thread;
         if all.iter().filter(is_its).count() >= NESTED_MAX
@@ -40,7 +55,7 @@ impl Callers {
         {
             all.remove(oldest);
         }
-        all.push(Caller { thread, socket });
+        all.push(Caller { thread, id, socket });
         LentCall {
             callers: self,
             thread,
@@ -57,9 +72,10 @@ impl Callers {
 
     /// Returns whether another thread than `thread` is in a call on `socket`.
     pub(crate) fn has_others(&self, thread: usize, socket: u64) -> bool {
-        let all = self.0.lock();
-        all.iter()
-            .any(|caller| caller.socket == socket && caller.thread != thread)
+        let mut all = self.0.lock();
+        let is_other = |caller: &Caller| caller.socket == socket && caller.thread != thread;
+        all.retain(|caller| !is_other(caller) || caller.id.is_none_or(is_alive));
+        all.iter().any(is_other)
     }
 
     /// Forgets the threads of the parent in a forked child.
@@ -74,6 +90,11 @@ impl Callers {
     pub(crate) fn release(&self) {
         self.0.release();
     }
+}
+
+/// Whether there is a thread of that number, also where there is no /proc.
+fn is_alive(id: Pid) -> bool {
+    sched_getaffinity(Some(id)) != Err(Errno::SRCH)
 }
 
 impl LentCall<'_> {
@@ -111,6 +132,21 @@ mod tests {
         assert!(!callers.has_others(2, 7));
         callers.enter(1, 7).go_on(Errno::ENOTCONN.into());
         assert!(!callers.has_others(2, 7), "libc is not called");
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_in_its_call_is_in_none() {
+        let callers = Callers::default();
+        std::thread::scope(|scope| {
+            let caller = scope.spawn(|| callers.enter(1, 7).go_on(Divert::KernelLent));
+            caller.join().unwrap();
+        });
+        // A thread that is joined may be known for a moment more.
+        while callers.has_others(2, 7) {
+            std::thread::yield_now();
+        }
+        callers.enter(1, 7).go_on(Divert::KernelLent);
+        assert!(callers.has_others(2, 7));
     }
 
     #[test]

@@ -147,7 +147,12 @@ impl Process {
         let _coming = it.coming.lock();
         let thread = self.kernel.thread();
         it.turns.note_user(thread);
-        (!socket.is_brought()).then(|| self.lending.callers.enter(thread, socket.id))
+        let callers = &self.lending.callers;
+        match self.lending.keeps_out.load(Ordering::Relaxed) {
+            _ if socket.is_brought() => None,
+            true => Some(callers.enter_confined(thread, socket.id)),
+            false => Some(callers.enter(thread, socket.id)),
+        }
     }
 
     /// Called when libc has made a call on a connection of another process.
