@@ -39,10 +39,11 @@ pub fn raised(fd: OwnedFd) -> OwnedFd {
 /// # Errors
 /// The process may have no more descriptors.
 pub fn raised_copy(fd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
-    let mut copies = OURS_FROM.iter().chain(&[0]);
-    copies
-        .find_map(|from| rustix::io::fcntl_dupfd_cloexec(fd, *from).ok())
-        .ok_or(rustix::io::Errno::MFILE)
+    let mut result = Err(rustix::io::Errno::MFILE);
+    for from in OURS_FROM.iter().chain(&[0]) {
+        result = result.or_else(|_| rustix::io::fcntl_dupfd_cloexec(fd, *from));
+    }
+    result
 }
 
 #[cfg(test)]

@@ -121,11 +121,7 @@ impl Process {
     }
 
     fn hold_quietly(&self, socket: &Arc<Description>, it: &Borrowed, reach: UserKind) -> bool {
-        let mut token = it.token.lock();
-        if token.is_none() {
-            *token = self.make_pair(socket, it, reach).ok();
-        }
-        token.is_some()
+        it.pair_with(|| self.make_pair(socket, it, reach))
     }
 
     /// A call of this thread on the connection begins: one that has come in a message, or that this

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::net::Shutdown;
-use slipstack_mem::{Descriptor, Lock};
+use slipstack_mem::{Descriptor, Guard, Lock};
 
 use crate::addr::{Family, Given, parse_peer};
+use crate::errno::Errno;
 use crate::kernel::Kernel;
 use crate::socket::Dgram;
 use crate::socket::borrowed::child_message::{Message, MessageKind, ReadRequest};
@@ -15,6 +16,9 @@ use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::turns::Turns;
 use crate::socket::borrowed::{Names, PairName, Reads, Sent};
 use crate::socket::description::{Description, Kind};
+
+/// Tries to take a lock that others hold for moments only.
+const TRIES: u32 = 1000;
 
 /// A connection that lives in another process.
 #[derive(Debug)]
@@ -28,8 +32,10 @@ pub(crate) struct Borrowed {
     control: Lock<Option<Arc<Control>>>,
     /// Tells the pair from all others, if the connection has come in a message.
     pair: Option<PairName>,
-    /// Names the pair that is under the numbers; `None`: the connection has not been used.
-    pub(crate) token: Lock<Option<u64>>,
+    /// Names the pair that is under the numbers; 0: the connection has not been used.
+    token: AtomicU64,
+    /// Taken while the pair is made.
+    pairing: Lock<()>,
     /// The steward passes on all received data without requests.
     is_streaming: AtomicBool,
     /// The steward passes on nothing until the program has read what it has, so that the connection
@@ -74,7 +80,8 @@ impl Borrowed {
             remote: Lock::new(names.and_then(|names| names.remote)),
             control: Lock::new(control),
             pair: None,
-            token: Lock::new(token),
+            token: AtomicU64::new(token.unwrap_or(0)),
+            pairing: Lock::default(),
             is_streaming: AtomicBool::new(false),
             is_held: AtomicBool::new(false),
             has_ended: AtomicBool::new(names.is_some_and(|names| names.is_shut)),
@@ -207,7 +214,8 @@ impl Borrowed {
             remote: Lock::new(self.remote.try_lock().and_then(|it| *it)),
             control: Lock::new(control),
             pair: self.pair,
-            token: Lock::new(self.token()),
+            token: AtomicU64::new(self.token().unwrap_or(0)),
+            pairing: Lock::default(),
             is_streaming: AtomicBool::new(is_streaming),
             is_held: AtomicBool::new(false),
             has_ended: AtomicBool::new(self.has_ended.load(Ordering::Relaxed)),
@@ -258,7 +266,7 @@ impl Borrowed {
     }
 
     pub(crate) fn control(&self) -> Option<Arc<Control>> {
-        self.control.try_lock().and_then(|control| control.clone())
+        look(&self.control).and_then(|control| control.clone())
     }
 
     /// Takes the way to the steward of a connection that has come in a message, which nobody else
@@ -268,7 +276,18 @@ impl Borrowed {
     }
 
     pub(crate) fn token(&self) -> Option<u64> {
-        self.token.try_lock().and_then(|token| *token)
+        Some(self.token.load(Ordering::Acquire)).filter(|token| *token != 0)
+    }
+
+    /// Makes the pair by `make`, which names it, unless there is one. Returns whether there is.
+    pub(crate) fn pair_with(&self, make: impl FnOnce() -> Result<u64, Errno>) -> bool {
+        let _pairing = self.pairing.lock();
+        if !self.is_taken()
+            && let Ok(token) = make()
+        {
+            self.token.store(token, Ordering::Release);
+        }
+        self.is_taken()
     }
 
     /// The number by which the steward knows it.
@@ -396,4 +415,16 @@ impl Borrowed {
         let _coming = self.coming.lock();
         self.turns.note_user(thread);
     }
+}
+
+/// Takes a lock that others hold for moments only. `None`: it is held by the call that a signal has
+/// interrupted, or by a thread that this process does not have, because it has been forked.
+fn look<T>(lock: &Lock<T>) -> Option<Guard<'_, T>> {
+    for _ in 0..TRIES {
+        if let Some(guard) = lock.try_lock() {
+            return Some(guard);
+        }
+        std::thread::yield_now();
+    }
+    None
 }
