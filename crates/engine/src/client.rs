@@ -129,8 +129,10 @@ pub(crate) struct Socket {
     pub(crate) yields: Yields,
     /// The listener of an accepted connection.
     pub(crate) listener: Option<SockId>,
-    /// Datagrams wait in the send ring, and the socket is listed in [`crate::waiting`].
+    /// Datagrams wait in the send ring, and leave in the socket's turn.
     pub(crate) waits_to_send: bool,
+    /// The socket is listed in [`crate::waiting`].
+    pub(crate) has_turn: bool,
     /// Connections that wait at a listener.
     pub(crate) queue: Option<Box<AcceptQueue>>,
     /// [`crate::owners::Deferred::TellSent`] is on its way.
@@ -166,6 +168,7 @@ impl Socket {
         yields: Yields::No,
         listener: None,
         waits_to_send: false,
+        has_turn: false,
         queue: None,
         is_tell_due: false,
         chooser: LazyBox::NONE,

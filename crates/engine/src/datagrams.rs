@@ -193,10 +193,11 @@ impl Engine {
         waiting.has_room()
     }
 
-    /// Looks for room for a socket's next datagram. One for ourselves, or for nobody, needs none.
+    /// Looks for room for a socket's next datagram: new room is for those that wait already. One for
+    /// ourselves, or for nobody, needs none.
     #[cold]
     fn finds_room(&mut self, now: Instant, owner: Owner, id: UdpId) -> bool {
-        if self.asks_for_room(now) {
+        if self.env.waiting.is_empty() && self.asks_for_room(now) {
             return true;
         }
         let client = self.env.client(owner.client);
@@ -227,7 +228,9 @@ impl Engine {
         };
         let is_left = socket.send.head() != socket.send.acked();
         if is_left && !core::mem::replace(&mut socket.waits_to_send, true) {
-            self.env.waiting.push(owner);
+            if !core::mem::replace(&mut socket.has_turn, true) {
+                self.env.waiting.push(owner);
+            }
             self.env.has_rest = true;
         }
     }
@@ -242,8 +245,11 @@ impl Engine {
             let Some(owner) = self.env.waiting.pop() else {
                 return;
             };
-            let socket = self.env.socket(owner);
-            if socket.is_some_and(|it| core::mem::take(&mut it.waits_to_send)) {
+            let Some(socket) = self.env.socket(owner) else {
+                continue;
+            };
+            socket.has_turn = false;
+            if core::mem::take(&mut socket.waits_to_send) {
                 self.send_more_of(now, owner, QUANTUM);
                 self.end_if_closed(owner);
             }

@@ -24,6 +24,8 @@ pub(crate) struct Waiting {
     room: i64,
     /// Value of `room` when the device was asked.
     granted: i64,
+    /// The last datagram was admitted without room.
+    is_admitted: bool,
     /// Time at which it is asked again, as it has no room.
     asked_at: Option<Instant>,
     pause_ns: u64,
@@ -59,8 +61,17 @@ impl Waiting {
 
     /// The next datagram needs no room.
     pub(crate) fn admit_one(&mut self) {
+        self.give_back();
         self.granted += 1 - self.room;
         self.room = 1;
+        self.is_admitted = true;
+    }
+
+    /// The datagram that was admitted without room has taken none of the device's.
+    fn give_back(&mut self) {
+        if core::mem::take(&mut self.is_admitted) {
+            self.granted += self.room - 1;
+        }
     }
 
     /// Returns whether the device is to be asked for room.
@@ -69,7 +80,8 @@ impl Waiting {
     }
 
     /// Cost of the datagrams that have left since the device was asked.
-    pub(crate) fn taken(&self) -> u64 {
+    pub(crate) fn taken(&mut self) -> u64 {
+        self.give_back();
         self.granted.abs_diff(self.room)
     }
 
@@ -141,6 +153,18 @@ mod tests {
         }
         assert!(waiting.is_due(Instant(5 + PAUSE_NS_MAX)));
         assert_eq!(waiting.next_deadline(), None, "no socket waits");
+    }
+
+    #[test]
+    fn a_datagram_that_needs_no_room_takes_none() {
+        let mut waiting = Waiting::default();
+        waiting.on_answer(Instant(0), 1);
+        assert!(waiting.take_room(1000));
+        for _ in 0..3 {
+            waiting.admit_one();
+            assert!(waiting.take_room(500) && !waiting.has_room());
+        }
+        assert_eq!(waiting.taken(), datagram_cost(1000));
     }
 
     #[test]

@@ -185,6 +185,27 @@ fn sockets_that_wait_send_by_turns() {
 }
 
 #[test]
+fn new_room_is_for_those_that_wait_already() {
+    let mut slow = Slow::new();
+    let (waits, other) = (slow.socket(), slow.socket());
+    slow.send(waits, 1, 30);
+    slow.world.settle(10_000_000);
+    slow.send(other, 2, 5);
+    slow.room.store(5 * datagram_cost(1000), Ordering::Relaxed);
+    slow.world.now += 10_000_000;
+    slow.world.hosts[0].engine.commands(Instant(slow.world.now));
+    slow.world.settle(10_000_000);
+    assert_eq!(slow.received(), [1; 5]);
+    slow.make_room(100);
+    let names = slow.received();
+    assert_eq!(
+        names.iter().filter(|name| **name == 2).count(),
+        5,
+        "{names:?}"
+    );
+}
+
+#[test]
 fn a_closed_socket_frees_its_port_and_still_sends() {
     let mut slow = Slow::new();
     let sock = bind(&mut slow.world, 0, 1000);
