@@ -21,6 +21,10 @@ const QUANTUM: i64 = 16 * 1024;
 const ROUNDS_MAX: usize = 256;
 /// Bytes of unread datagrams that go to another program; those of a socket with more are lost.
 const UNREAD_BYTES_MAX: usize = 8 << 20;
+/// Number of these datagrams.
+const UNREAD_MAX: usize = 16 << 10;
+/// Datagrams that arrive joined in one (UDP_MAX_SEGMENTS).
+const PIECES_MAX: usize = 128;
 
 impl Engine {
     /// `asked` comes with the bind; the other options have been recorded with the socket.
@@ -193,8 +197,8 @@ impl Engine {
         waiting.has_room()
     }
 
-    /// Looks for room for a socket's next datagram: new room is for those that wait already. One for
-    /// ourselves, or for nobody, needs none.
+    /// Looks for room for a socket's next datagram: new room is for those that wait already. One
+    /// for ourselves, or for nobody, needs none.
     #[cold]
     fn finds_room(&mut self, now: Instant, owner: Owner, id: UdpId) -> bool {
         if self.env.waiting.is_empty() && self.asks_for_room(now) {
@@ -287,7 +291,7 @@ impl Engine {
     /// Closes a socket. It receives nothing more and gives its port back; its datagrams that wait
     /// still leave, as those in the kernel's queue do, unless `mode` is an abort.
     pub(crate) fn close_datagram(&mut self, owner: Owner, id: UdpId, mode: CloseMode) {
-        let unread = self.take_unread(owner);
+        let unread = self.take_unread(owner, id);
         self.env.udps.remove(id.index, id.generation);
         let _ = self.stack.udp_retire(id);
         self.leave_group(owner);
@@ -322,18 +326,35 @@ impl Engine {
     }
 
     /// Returns the frames of the datagrams that another program is to read, with their links. They
-    /// find its socket as those that arrive later do: here, or by the keeper.
-    fn take_unread(&mut self, owner: Owner) -> Vec<(u16, Vec<u8>)> {
-        let mac = self.env.mac;
-        let Some(client) = self.env.client(owner.client) else {
+    /// find its socket as those that arrive later do: here, or by the keeper. Those to a group have
+    /// their other readers already, and are lost.
+    fn take_unread(&mut self, owner: Owner, id: UdpId) -> Vec<(u16, Vec<u8>)> {
+        let Engine { stack, env, .. } = self;
+        let (mac, remote) = (env.mac, stack.udp_remote(id));
+        let Some((socket, end)) = env
+            .client(owner.client)
+            .and_then(|client| client.find(owner.sock))
+        else {
             return Vec::new();
         };
-        let Some((socket, end)) = client.find(owner.sock) else {
+        let leaves = socket.options.as_deref().is_some_and(|it| it.leaves_unread);
+        let Some(bound) = socket.bound().filter(|_| leaves) else {
             return Vec::new();
         };
-        if !socket.options.as_deref().is_some_and(|it| it.leaves_unread) {
-            return Vec::new();
-        }
+        let own_link = socket.link();
+        // The program can write into the ring: it could send to others in anybody's name.
+        let may_be = |it: &DatagramIn<'_>| {
+            let is_here = it.to.port() == bound.addr.port() && bound.span().takes(it.to.ip());
+            let is_from = remote.is_none_or(|remote| remote == it.from);
+            let pieces = it
+                .segment
+                .map_or(1, |size| it.payload.len().div_ceil(usize::from(size.get())));
+            is_here
+                && is_from
+                && stack.is_own(it.to.ip())
+                && (own_link == 0 || it.link == own_link)
+                && pieces <= PIECES_MAX
+        };
         let unread = socket
             .receive
             .unread_datagrams(end, owner.sock, UNREAD_BYTES_MAX);
@@ -348,9 +369,12 @@ impl Engine {
                 link: envelope.link.unwrap_or(0),
             };
             let macs = Macs::new([0; 6], mac);
-            let frames: Vec<_> = slipstack_stack::datagram_frames(&datagram, macs).collect();
+            let frames: Vec<_> = match may_be(&datagram) {
+                true => slipstack_stack::datagram_frames(&datagram, macs).collect(),
+                false => Vec::new(),
+            };
             frames.into_iter().map(move |frame| (datagram.link, frame))
         });
-        frames.collect()
+        frames.take(UNREAD_MAX).collect()
     }
 }

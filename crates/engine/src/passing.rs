@@ -212,7 +212,8 @@ impl Engine {
     }
 
     /// Finds a listener for an unwanted connection: one that listens although its program does not
-    /// accept at the moment, or the one it came from.
+    /// accept at the moment, or the one it came from. One that has been bound to an interface since
+    /// keeps what came before.
     pub(crate) fn give_back(
         &mut self,
         conn: ConnId,
@@ -221,9 +222,20 @@ impl Engine {
         from: Option<Owner>,
     ) -> bool {
         let link = self.stack.tcp_link(conn);
-        let serves = |it: &Listening| it.bound.span().takes(ends.0.ip()) && it.link == link;
-        let owners = self.env.listeners_on(ends.0.port()).filter(serves);
-        let owners: Vec<Owner> = owners.map(|it| it.owner).collect();
+        let serves = |it: &Listening| it.bound.span().takes(ends.0.ip());
+        let all: Vec<Listening> = self
+            .env
+            .listeners_on(ends.0.port())
+            .filter(serves)
+            .collect();
+        let of_link = |link_of: fn(&Listening) -> u16| {
+            let owners = all.iter().filter(|it| link_of(it) == link);
+            owners.map(|it| it.owner).collect::<Vec<Owner>>()
+        };
+        let mut owners = of_link(|it| it.link);
+        if owners.is_empty() {
+            owners = of_link(|it| it.bound.link);
+        }
         let other = owners.iter().find(|owner| Some(**owner) != from);
         let found = other.or(owners.first()).copied();
         found.is_some_and(|owner| self.give_to(owner, conn, ends, untouched))
