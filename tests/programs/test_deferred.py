@@ -1,5 +1,7 @@
 """TCP_DEFER_ACCEPT of a listener on which nobody has waited yet."""
 
+import time
+
 from harness import test
 from harness.process import until
 from harness.world import PYTHON
@@ -103,6 +105,8 @@ def accepted_without_data(world, first, second):
     until(lambda: "listens" in server.output(), 10, "the server listens")
     with world.connect(PORT) as one:
         go_on("changed")
+        # The keeper looks at the sockets at most every 2 ms.
+        time.sleep(0.01)
         with world.connect(PORT) as two:
             go_on("no more")
             ports = [sock.getsockname()[1] for sock in (one, two)]
