@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use slipstack_channel::{CloseMode, Ends, Reply, SocketError, State};
-use slipstack_stack::{DatagramIn, DatagramOut, Ends as Macs, Instant, UdpId, UdpOptions};
+use slipstack_stack::{Choice, DatagramIn, DatagramOut, Ends as Macs, Instant, UdpId, UdpOptions};
 
 use crate::client::{Bound, Role};
 use crate::commands::Answer;
@@ -345,14 +345,16 @@ impl Engine {
         // The program can write into the ring: it could send to others in anybody's name.
         let may_be = |it: &DatagramIn<'_>| {
             let is_here = it.to.port() == bound.addr.port() && bound.span().takes(it.to.ip());
-            let is_from = remote.is_none_or(|remote| remote == it.from);
+            let is_peer = |remote: SocketAddr| {
+                remote == it.from || remote.port() == 0 && remote.ip() == it.from.ip()
+            };
             let pieces = it
                 .segment
                 .map_or(1, |size| it.payload.len().div_ceil(usize::from(size.get())));
             is_here
-                && is_from
+                && remote.is_none_or(is_peer)
                 && stack.is_own(it.to.ip())
-                && (own_link == 0 || it.link == own_link)
+                && (own_link == 0 || own_link == Choice::link_of(it.link))
                 && pieces <= PIECES_MAX
         };
         let unread = socket

@@ -108,6 +108,7 @@ impl Waiting {
     /// All may leave: the engine ends.
     pub(crate) fn let_all_go(&mut self) {
         (self.room, self.granted, self.asked_at) = (i64::MAX, i64::MAX, None);
+        self.is_admitted = false;
     }
 
     pub(crate) fn push(&mut self, owner: Owner) {

@@ -2,6 +2,7 @@
  * in a message, or by exec; the first one closes it, or ends. */
 #include "t.h"
 
+enum { BOUND_FROM = 7360 };
 enum { COUNT = 12, READ = 2 };
 
 static void hand(int way, int fd) {
@@ -60,6 +61,7 @@ static int asked(int family, const char *own, int port, int is_connected) {
     inet_pton(AF_INET6, getenv("PEER_IP6"), &to6.sin6_addr);
     void *peer = family == AF_INET ? (void *)&to : &to6;
     socklen_t len = family == AF_INET ? sizeof to : sizeof to6;
+    if (port >= BOUND_FROM) SAY(setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "ss0", 4));
     if (family == AF_INET) {
         SAY(bind_to(fd, own, port));
     } else {
@@ -128,6 +130,7 @@ int main(int argc, char **argv) {
         pass(self, asked(AF_INET, own_ip(), 7343 + waits, 0), 'c', waits);
         pass(self, asked(AF_INET6, "::", 7347 + waits, 0), 'c', waits);
         pass(self, asked(AF_INET, "0.0.0.0", 7351 + waits, 0), 'd', waits);
+        pass(self, asked(AF_INET, own_ip(), BOUND_FROM + waits, 0), 'c', waits);
     }
     NOTE("# connected; the receiver waits before");
     pass(self, asked(AF_INET, own_ip(), 7345, 1), 'c', 1);

@@ -17,8 +17,12 @@ use crate::socket::borrowed::turns::Turns;
 use crate::socket::borrowed::{Names, PairName, Reads, Sent};
 use crate::socket::description::{Description, Kind};
 
-/// Tries to take a lock that others hold for moments only.
+/// Token of a pair to whose steward there is no way; no message has it.
+const NO_WAY: u64 = u64::MAX;
+
+/// Tries to take a lock that others hold for moments only, and those after which the thread yields.
 const TRIES: u32 = 1000;
+const SPINS: u32 = 200;
 
 /// A connection that lives in another process.
 #[derive(Debug)]
@@ -102,7 +106,7 @@ impl Borrowed {
 
     /// The end of a pair to whose steward there is no way.
     pub(crate) fn received(names: &Names) -> Borrowed {
-        let it = Borrowed::new(0, Some(names), None, Some(0));
+        let it = Borrowed::new(0, Some(names), None, Some(NO_WAY));
         it.note_streaming();
         it
     }
@@ -420,11 +424,42 @@ impl Borrowed {
 /// Takes a lock that others hold for moments only. `None`: it is held by the call that a signal has
 /// interrupted, or by a thread that this process does not have, because it has been forked.
 fn look<T>(lock: &Lock<T>) -> Option<Guard<'_, T>> {
-    for _ in 0..TRIES {
+    for tries in 0..TRIES {
         if let Some(guard) = lock.try_lock() {
             return Some(guard);
         }
-        std::thread::yield_now();
+        match tries < SPINS {
+            true => std::hint::spin_loop(),
+            false => std::thread::yield_now(),
+        }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_without_a_way_to_its_steward_has_its_pair() {
+        let names = Names {
+            id: 3,
+            inode: 4,
+            local: None,
+            remote: None,
+            is_shut: false,
+        };
+        let it = Borrowed::received(&names);
+        assert!(it.is_taken() && it.control().is_none());
+        assert!(it.for_child(None).is_taken());
+        assert!(it.pair_with(|| Err(Errno::ENOTCONN)));
+    }
+
+    #[test]
+    fn a_connection_has_no_pair_until_one_is_made() {
+        let it = Borrowed::new(3, None, None, None);
+        assert!(!it.pair_with(|| Err(Errno::ENOTCONN)) && !it.is_taken());
+        assert!(it.pair_with(|| Ok(9)));
+        assert_eq!(it.token(), Some(9));
+    }
 }
