@@ -119,6 +119,7 @@ impl Post {
         self.awaits_leaving.store(false, Ordering::Relaxed);
         self.pumps.store(0, Ordering::Relaxed);
         self.resets.store(0, Ordering::Relaxed);
+        self.is_listening.store(false, Ordering::Relaxed);
         std::mem::forget(self.inline.lock().take());
         self.has_inline.store(false, Ordering::Relaxed);
         self.is_ending.store(false, Ordering::Relaxed);

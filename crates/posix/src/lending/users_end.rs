@@ -10,7 +10,10 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, fstat};
-use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
+use rustix::net::{
+    SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny, SocketAddrUnix, getpeername,
+    getsockname,
+};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 /// Numbers of the program that are looked at most, and for how long.
@@ -33,14 +36,23 @@ impl UsersEnd {
         let mut none = SendAncillaryBuffer::default();
         let byte = [IoSlice::new(b"\0")];
         let is_sent = |end: OwnedFd| rustix::net::sendmsg(end, &byte, &mut none, flags).is_ok();
-        if !self.find().is_some_and(is_sent) {
+        if is_filtered() || !self.find(ours).is_some_and(is_sent) {
             let _ = rustix::net::shutdown(ours, Shutdown::Both);
         }
     }
 
     /// Returns a copy of it. No other file of the program's is touched: a number is taken only if
     /// it is seen to be this end, which is looked at again when it is here.
-    fn find(self) -> Option<OwnedFd> {
+    fn find(self, ours: &OwnedFd) -> Option<OwnedFd> {
+        // The program names its end, and could name one of a process that it may not touch.
+        let own_name = name_of(getsockname(ours).ok()?)?;
+        let is_peer = |end: &OwnedFd| {
+            getpeername(end)
+                .ok()
+                .flatten()
+                .and_then(name_of)
+                .is_some_and(|name| name == own_name)
+        };
         let until = Instant::now() + TIME_MAX;
         let process = pidfd_open(Pid::from_raw(self.user.cast_signed())?, PidfdFlags::empty());
         let process = process.ok()?;
@@ -58,9 +70,25 @@ impl UsersEnd {
                 return None;
             }
             let end = pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).ok()?;
-            fstat(&end).is_ok_and(is_it).then_some(end)
+            let is_found = fstat(&end).is_ok_and(is_it) && is_peer(&end);
+            is_found.then_some(end)
         })
     }
+}
+
+/// The abstract name of a UNIX socket; `None`: it has none.
+fn name_of(addr: SocketAddrAny) -> Option<Vec<u8>> {
+    let addr = SocketAddrUnix::try_from(addr).ok()?;
+    addr.abstract_name().map(<[u8]>::to_vec)
+}
+
+/// Whether this process has a filter of system calls (seccomp), which may end it for a rare one.
+fn is_filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let mut modes = status
+        .lines()
+        .filter_map(|line| line.strip_prefix("Seccomp:"));
+    modes.next().map(str::trim) != Some("0")
 }
 
 #[cfg(test)]
@@ -75,6 +103,9 @@ mod tests {
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let (users, ours) =
             rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        let name = format!("ss-test-{}", std::process::id());
+        let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        rustix::net::bind(&ours, &name).unwrap();
         rustix::net::send(&ours, b"last", SendFlags::empty()).unwrap();
         let end = UsersEnd {
             user: std::process::id(),
@@ -86,6 +117,23 @@ mod tests {
         assert_eq!(rustix::io::read(&users, &mut room), Ok(4));
         assert_eq!(rustix::io::read(&users, &mut room), Err(Errno::CONNRESET));
         assert_eq!(rustix::io::read(&users, &mut room), Ok(0));
+    }
+
+    #[test]
+    fn another_pairs_end_is_not_touched() {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+        let pair = || rustix::net::socketpair(family, kind, SocketFlags::NONBLOCK, None).unwrap();
+        let ((victim, victims_peer), (_users, ours)) = (pair(), pair());
+        let name = format!("ss-test-other-{}", std::process::id());
+        let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        rustix::net::bind(&ours, &name).unwrap();
+        let end = UsersEnd {
+            user: std::process::id(),
+            inode: fstat(&victim).unwrap().st_ino,
+        };
+        end.prepare_reset(&ours);
+        let read = rustix::io::read(&victims_peer, &mut [0; 8]);
+        assert_eq!(read, Err(Errno::AGAIN));
     }
 
     #[test]

@@ -19,8 +19,11 @@ const PROMPT_NS: u64 = 20_000_000;
 const LOOK: Duration = Duration::from_micros(50);
 /// Interval at which a call that waits for room looks.
 const SLOW_LOOK_NS: u64 = 5_000_000;
-/// Time for which the end of a direction waits for room: what has not left then is lost.
+/// Time for which the end of a direction waits for room: what has not left then is lost. A call
+/// that has room waits no longer either: messages of many other processes have no end.
 const END_NS: u64 = 1_000_000_000;
+/// Time for which a non-blocking call that has room waits.
+const ROOM_NS: u64 = 200_000_000;
 
 impl Process {
     /// Waits until what other processes have written to the connection is in its ring.
@@ -44,13 +47,18 @@ impl Process {
         if self.follow_for(socket, PROMPT_NS) {
             return Ok(());
         }
+        let has_room = || socket.readiness() & libc::EPOLLOUT as u32 != 0;
         if is_nonblocking {
             socket.lent.await_moved();
-            return match self.lending.post.has_unmoved(socket) {
-                true => Err(Errno::EAGAIN.into()),
-                false => Ok(()),
+            // No event would follow while there is room.
+            let is_done = || !self.lending.post.has_unmoved(socket);
+            return match is_done() || has_room() && (self.follow_for(socket, ROOM_NS) || has_room())
+            {
+                true => Ok(()),
+                false => Err(Errno::EAGAIN.into()),
             };
         }
+        let patient_until = self.kernel.now_ns() + END_NS;
         let plan = Plan::of_call(&*self.kernel, socket, &socket.send_timeout_ns, &[]);
         let deadline = plan.deadline_ns.unwrap_or(u64::MAX);
         loop {
@@ -66,6 +74,9 @@ impl Process {
             }
             if deadline <= now {
                 return Err(Errno::EAGAIN.into());
+            }
+            if patient_until <= now && has_room() {
+                return Ok(());
             }
         }
     }
