@@ -205,7 +205,7 @@ impl Post {
 
     /// Whether other processes have written something to the connection that is not in its ring.
     pub(crate) fn has_unmoved(&self, socket: &Description) -> bool {
-        // What is taken from a source while this looks is in the steward's hands afterwards.
+        // Bytes that the steward takes from a source during this look are in its hands after it.
         let inner = self.inner.lock();
         inner.sources.have_any_for(socket.id)
             || self.is_listening.load(Ordering::SeqCst)
