@@ -29,6 +29,11 @@ impl Identifications {
 
     /// Every 65,536th of the same source, destination and protocol is the same.
     pub fn next(&mut self, packet: &OutPacket) -> u16 {
+        self.take(packet, 1)
+    }
+
+    /// Returns the first of `count` numbers in a row, for the packets that a device makes of one.
+    pub fn take(&mut self, packet: &OutPacket, count: u16) -> u16 {
         let bits = |ip| match ip {
             IpAddr::V4(ip) => u64::from(ip.to_bits()),
             // IPv6 fragments have identifications of their own.
@@ -39,8 +44,9 @@ impl Identifications {
             u64::from(packet.protocol),
         ];
         let counter = &mut self.counters[self.choice.hash_words(words) as usize % COUNTERS];
-        *counter = counter.wrapping_add(1);
-        counter.wrapping_add(self.base.hash_words(words) as u16)
+        let first = counter.wrapping_add(1);
+        *counter = counter.wrapping_add(count);
+        first.wrapping_add(self.base.hash_words(words) as u16)
     }
 }
 
@@ -71,6 +77,14 @@ mod tests {
             .map(|_| all.next(&packet([10, 0, 0, 9])))
             .collect();
         assert_eq!(seen.len(), 65_536);
+    }
+
+    #[test]
+    fn packets_made_of_one_have_numbers_of_their_own() {
+        let mut all = Identifications::new(&mut Rng::new(&[3; 32]));
+        let first = all.take(&packet([10, 0, 0, 9]), 40);
+        let next = all.next(&packet([10, 0, 0, 9]));
+        assert_eq!(next.wrapping_sub(first), 40);
     }
 
     #[test]

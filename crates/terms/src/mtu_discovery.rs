@@ -37,6 +37,12 @@ impl MtuDiscovery {
         matches!(self, Self::Want | Self::Do | Self::Probe)
     }
 
+    /// Returns whether the segments of a connection over IPv4 may not be fragmented on their way. A
+    /// probe may be, as on Linux (ip_dont_fragment()).
+    pub const fn marks_segments(self) -> bool {
+        matches!(self, Self::Want | Self::Do)
+    }
+
     /// Returns whether ICMP errors may lower the path MTU.
     pub const fn learns(self) -> bool {
         !matches!(self, Self::Interface | Self::Omit)

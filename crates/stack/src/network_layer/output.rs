@@ -249,7 +249,7 @@ impl Cx<'_> {
         let identification = if packet.dont_fragment {
             0
         } else {
-            self.net.identifications.next(packet)
+            self.net.identifications.take(packet, segment.packets())
         };
         Ipv4Header {
             tos: packet.tos,

@@ -62,6 +62,17 @@ pub struct OutSegment<'a> {
     pub gso_mss: Option<u16>,
 }
 
+impl OutSegment<'_> {
+    /// The number of packets that the device makes of it.
+    pub fn packets(&self) -> u16 {
+        let len = self.payload.len();
+        let count = self
+            .gso_mss
+            .map_or(1, |mss| len.div_ceil(mss.max(1).into()));
+        count.clamp(1, u16::MAX.into()) as u16
+    }
+}
+
 /// The result of sending a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {

@@ -1,6 +1,6 @@
 //! Bounds that the program sets for one connection: of its timers (TCP_RTO_MIN_US, TCP_RTO_MAX_MS,
 //! TCP_DELACK_MAX_US, TCP_THIN_LINEAR_TIMEOUTS), and of the hop limit of its peer's packets
-//! (IP_MINTTL, IPV6_MINHOPCOUNT).
+//! (IP_MINTTL, IPV6_MINHOPCOUNT); and the size of its own (IP_MTU_DISCOVER, IPV6_MTU_DISCOVER).
 //!
 //! RFC 5082 3: packets of a neighbour arrive with the hop limit 255, those from farther away with
 //! less.
@@ -8,7 +8,7 @@
 mod of_connection;
 
 use crate::config::TcpConfig;
-use crate::options::SocketOptions;
+use crate::options::{MtuDiscovery, SocketOptions};
 use crate::time::nanos;
 
 /// Linux refuses smaller ones (do_tcp_setsockopt()); a program may write others into the channel.
@@ -24,6 +24,7 @@ pub struct Bounds {
     pub hops_min: u8,
     /// The first timeouts of a connection with few segments in flight are equally long.
     pub is_linear: bool,
+    pub mtu_discovery: MtuDiscovery,
 }
 
 impl Bounds {
@@ -38,6 +39,11 @@ impl Bounds {
                 options.hops_min_v6
             },
             is_linear: options.is_linear,
+            mtu_discovery: if is_v4 {
+                options.mtu_discovery
+            } else {
+                options.mtu_discovery_v6
+            },
         }
     }
 

@@ -309,6 +309,7 @@ impl Tcp {
                 tos: entry.tos,
                 ttl: entry.ttl,
                 choice,
+                may_be_cut: false,
             };
             control::reset(envelope, numbers, &mut None, now, cx, fx);
         }

@@ -17,7 +17,7 @@ use crate::effects::{Effects, Event};
 use crate::error::SocketError;
 use crate::fib::Choice;
 use crate::network_layer::{Cx, NetworkLayer};
-use crate::options::{Congestion, KeepAlive, SocketOption, SocketOptions};
+use crate::options::{Congestion, KeepAlive, MtuDiscovery, SocketOption, SocketOptions};
 use crate::time::Instant;
 
 /// Smallest receive buffer (Linux: SOCK_MIN_RCVBUF).
@@ -169,6 +169,8 @@ pub fn change(
         SocketOption::Linear(on) => conn.change_bounds(|it| it.is_linear = on),
         SocketOption::HopsMin(hops) => set_hops_min(conn, hops, true),
         SocketOption::HopsMinV6(hops) => set_hops_min(conn, hops, false),
+        SocketOption::MtuDiscovery(way) => set_mtu_discovery(conn, way, true),
+        SocketOption::MtuDiscoveryV6(way) => set_mtu_discovery(conn, way, false),
         SocketOption::Mark(mark) => choose(conn, cx, |choice| choice.mark = mark),
         SocketOption::Table(table) => choose(conn, cx, |choice| choice.table = table),
         SocketOption::Link(link) => choose(conn, cx, |choice| choice.link = link),
@@ -183,8 +185,6 @@ pub fn change(
         | SocketOption::DeferAccept(_)
         | SocketOption::PortRange(_)
         | SocketOption::TakesJoined(_)
-        | SocketOption::MtuDiscovery(_)
-        | SocketOption::MtuDiscoveryV6(_)
         | SocketOption::ReturnsV4(_)
         | SocketOption::ReturnsV6(_)
         | SocketOption::Rank(_)
@@ -214,6 +214,12 @@ fn lower_mss(conn: &mut Connection, mss: u16) {
 fn set_hops_min(conn: &mut Connection, hops: u8, is_for_v4: bool) {
     if conn.key.is_v4() == is_for_v4 {
         conn.change_bounds(|it| it.hops_min = hops);
+    }
+}
+
+fn set_mtu_discovery(conn: &mut Connection, way: MtuDiscovery, is_for_v4: bool) {
+    if conn.key.is_v4() == is_for_v4 {
+        conn.change_bounds(|it| it.mtu_discovery = way);
     }
 }
 

@@ -22,6 +22,7 @@ use crate::effects::Effects;
 use crate::error::Reason;
 use crate::ip::{PathCause, PathError};
 use crate::network_layer::Cx;
+use crate::options::MtuDiscovery;
 use crate::path_mtu;
 use crate::time::Instant;
 
@@ -59,18 +60,9 @@ impl Tcp {
                 return;
             }
             PathCause::FragmentationNeeded { mtu } => {
-                if let Some(range) = mtu_search::on_too_big(conn, mtu)
-                    && let Some(flight) = conn.flight.as_deref_mut()
-                {
-                    flight.board.mark_one_lost(range);
-                    conn.is_dirty = true;
+                if heed(conn, mtu, now) {
+                    cx.learn_path_mtu(now, error.remote.ip(), mtu);
                 }
-                let before = conn.mtu;
-                lower_mtu(conn, mtu);
-                if conn.mtu < before {
-                    mtu_search::rest(conn, now);
-                }
-                cx.learn_path_mtu(now, error.remote.ip(), mtu);
                 Verdict::Alive
             }
             cause => soften(conn, cause),
@@ -91,6 +83,37 @@ impl Tcp {
             }
         }
     }
+}
+
+/// Follows an ICMP error about the path's MTU as the program has asked for it (IP_MTU_DISCOVER).
+/// Returns whether others are to know it. As on Linux (tcp_v4_mtu_reduced(), tcp_v6_err()): over
+/// IPv6 it may be ignored; over IPv4 segments to come have that size in any case, those in flight
+/// may have been cut on their way and are sent again only if they are lost.
+fn heed(conn: &mut Connection, mtu: u16, now: Instant) -> bool {
+    let discovery = conn.bounds().mtu_discovery;
+    let is_v4 = conn.key.is_v4();
+    if !is_v4 && !discovery.learns() {
+        return false;
+    }
+    let before = conn.mtu;
+    if is_v4 && (!discovery.learns() || discovery == MtuDiscovery::Dont) {
+        if conn.phase.is_synchronized() {
+            conn.mtu = before.min(mtu.max(floor(conn)));
+            conn.set_mss();
+        }
+    } else {
+        if let Some(range) = mtu_search::on_too_big(conn, mtu)
+            && let Some(flight) = conn.flight.as_deref_mut()
+        {
+            flight.board.mark_one_lost(range);
+            conn.is_dirty = true;
+        }
+        lower_mtu(conn, mtu);
+    }
+    if conn.mtu < before {
+        mtu_search::rest(conn, now);
+    }
+    true
 }
 
 fn follow_link(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {

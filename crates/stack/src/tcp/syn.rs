@@ -197,6 +197,7 @@ impl SynEntry {
             tos: self.tos,
             ttl: self.ttl,
             choice: self.choice,
+            may_be_cut: false,
         };
         let syn = Opening {
             header: &header,
@@ -243,6 +244,7 @@ impl SynEntry {
             tos: self.tos,
             ttl: self.ttl,
             choice: self.choice,
+            may_be_cut: false,
         };
         control::reset(envelope, numbers, &mut self.hop, now, cx, fx);
     }

@@ -18,6 +18,8 @@ impl Connection {
     pub fn set_bounds(&mut self, bounds: Bounds) {
         if bounds != self.bounds() {
             self.kept.get_or_insert_default().bounds = bounds;
+            let may_be_cut = self.key.is_v4() && !bounds.mtu_discovery.marks_segments();
+            self.opts.manner.set_may_be_cut(may_be_cut);
         }
     }
 

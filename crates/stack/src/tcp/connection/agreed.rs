@@ -82,6 +82,7 @@ impl Manner {
     const REBUILT: u8 = 8;
     const DEFERS_ACK: u8 = 16;
     const RECORDS: u8 = 32;
+    const MAY_BE_CUT: u8 = 64;
 
     pub fn of(is_corked: bool, owes_timeout: bool) -> Manner {
         let mut manner = Manner::default();
@@ -123,7 +124,16 @@ impl Manner {
     /// Returns whether a segment may carry something unusual.
     #[inline]
     pub fn may_say_more(self) -> bool {
-        self.0 & (Self::URGENT | Self::OWES_TIMEOUT) != 0
+        self.0 & (Self::URGENT | Self::OWES_TIMEOUT | Self::MAY_BE_CUT) != 0
+    }
+
+    /// Returns whether routers may cut its packets into fragments (IP_MTU_DISCOVER).
+    pub fn may_be_cut(self) -> bool {
+        self.0 & Self::MAY_BE_CUT != 0
+    }
+
+    pub fn set_may_be_cut(&mut self, on: bool) {
+        self.set(Self::MAY_BE_CUT, on);
     }
 
     /// The former engine of the connection was killed, and may have sent more than is known here.

@@ -1,12 +1,13 @@
 //! The fields of an image, and their plain form.
 
+use crate::options::MtuDiscovery;
 use crate::tcp::assembler::Range;
 use crate::tcp::bounds::Bounds;
 use crate::tcp::flow::{FlowKey, pack};
 use crate::tcp::numbers::{Reader, Writer};
 use crate::tcp::phase::Phase;
 
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 /// Ranges received out of order that move along.
 pub(super) const RANGES: usize = 8;
 
@@ -85,6 +86,9 @@ pub(super) const PASSIVE: u32 = 4096;
 pub(super) const OWES_TIMEOUT: u32 = 8192;
 pub(super) const REBUILT: u32 = 16_384;
 pub(super) const LINEAR: u32 = 32_768;
+/// Place of [`MtuDiscovery`]'s code among the flags, and its bits.
+const DISCOVERY_AT: u32 = 16;
+const DISCOVERY: u32 = 7;
 
 /// One list of fields for reading and writing.
 macro_rules! each_field {
@@ -197,7 +201,13 @@ impl Fields {
             ack_delay_max_us: self.ack_delay_max_us,
             hops_min: self.hops_min,
             is_linear: self.flags & LINEAR != 0,
+            mtu_discovery: self.mtu_discovery().unwrap_or_default(),
         }
+    }
+
+    /// Returns `None` if the code stands for nothing.
+    pub(super) fn mtu_discovery(&self) -> Option<MtuDiscovery> {
+        MtuDiscovery::from_code((self.flags >> DISCOVERY_AT & DISCOVERY) as u8)
     }
 
     pub fn set_bounds(&mut self, bounds: Bounds) {
@@ -207,8 +217,10 @@ impl Fields {
             ack_delay_max_us,
             hops_min,
             is_linear,
+            mtu_discovery,
         } = bounds;
         self.flags |= LINEAR * u32::from(is_linear);
+        self.flags |= u32::from(mtu_discovery.code()) << DISCOVERY_AT;
         (self.rto_min_us, self.rto_max_ms) = (rto_min_us, rto_max_ms);
         (self.ack_delay_max_us, self.hops_min) = (ack_delay_max_us, hops_min);
     }

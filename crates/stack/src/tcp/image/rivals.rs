@@ -109,6 +109,7 @@ impl Tcp {
                 tos: f.tos,
                 ttl: f.ttl.max(1),
                 choice: cx.net.choices.note(f.choice()),
+                may_be_cut: false,
             };
             control::reset(envelope, numbers, &mut None, now, cx, fx);
         }

@@ -53,5 +53,6 @@ impl Fields {
             && self.rcv_shift <= WINDOW_SHIFT_MAX
             && self.peer_mss >= MSS_MIN
             && usize::from(self.congestion) < Congestion::ALL.len()
+            && self.mtu_discovery().is_some()
     }
 }

@@ -75,6 +75,8 @@ pub fn send_syn(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
         tos: conn.opts.tos,
         ttl: conn.opts.ttl,
         choice: conn.choice,
+        // A SYN-ACK may not be (Linux: ip_build_and_send_pkt() on behalf of the request).
+        may_be_cut: !conn.is_passive && conn.opts.manner.may_be_cut(),
     };
     let syn = Opening {
         header: &header,
@@ -110,6 +112,7 @@ pub fn send_reset(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut
         tos: conn.opts.tos,
         ttl: conn.opts.ttl,
         choice: conn.choice,
+        may_be_cut: conn.opts.manner.may_be_cut(),
     };
     reset(envelope, numbers, &mut conn.hop, now, cx, fx);
 }
@@ -178,6 +181,7 @@ pub fn answer_with_reset(
         tos: 0,
         ttl: DEFAULT_TTL,
         choice: ChoiceId::default(),
+        may_be_cut: false,
     };
     emit::bare(
         envelope,

@@ -89,7 +89,8 @@ pub fn segment(
     build(conn, now, span, Marks { flags, tos }, cx, fx)
 }
 
-/// Sends new data while some of it is urgent, or the user timeout is to be announced.
+/// Sends new data while some of it is urgent, the user timeout is to be announced, or its packets
+/// may be cut.
 #[cold]
 pub fn talkative_data(
     conn: &mut Connection,
@@ -198,8 +199,8 @@ fn note_acked(conn: &mut Connection) {
     conn.timers.clear_ack();
 }
 
-/// Builds a segment whose next hop is to be found, or that has SACK blocks, an urgent pointer or
-/// the user timeout.
+/// Builds a segment whose next hop is to be found, that has SACK blocks, an urgent pointer or the
+/// user timeout, or that may be cut.
 #[inline(never)]
 fn general(
     conn: &mut Connection,
@@ -249,6 +250,7 @@ fn with_options(
         tos: marks.tos,
         ttl: conn.opts.ttl,
         choice: conn.choice,
+        may_be_cut: conn.opts.manner.may_be_cut(),
     };
     let packet = packet_of(way, cx.net);
     let mss = conn.snd.mss;
@@ -326,7 +328,7 @@ fn packet_of(envelope: Envelope<'_>, net: &NetworkLayer) -> OutPacket {
         ports: (envelope.key.local_port, envelope.key.remote_port),
         tos: envelope.tos,
         ttl: envelope.ttl,
-        dont_fragment: true,
+        dont_fragment: !envelope.may_be_cut,
         choice: net.choices.find(envelope.choice),
     }
 }
@@ -338,6 +340,8 @@ pub struct Envelope<'a> {
     pub tos: u8,
     pub ttl: u8,
     pub choice: ChoiceId,
+    /// Routers may cut it into fragments.
+    pub may_be_cut: bool,
 }
 
 /// Sends a segment that is described completely by its parts: SYN, SYN-ACK, RST, ACK of TIME-WAIT.
@@ -391,6 +395,7 @@ pub fn bare_ack(
         tos: 0,
         ttl: DEFAULT_TTL,
         choice: ChoiceId::default(),
+        may_be_cut: false,
     };
     if let Some((src, dst)) = key.v4()
         && let Some(hop) = current(hop, envelope, now, cx)
@@ -472,6 +477,7 @@ pub fn opening(
         && syn.fast_open.is_none()
         && syn.user_timeout.is_none()
         && syn.payload.is_empty()
+        && !envelope.may_be_cut
         && let Some(output) = bare_plain(now, envelope, Way { src, dst, hop }, syn, cx, fx)
     {
         return output;
@@ -479,8 +485,8 @@ pub fn opening(
     rare_opening(envelope, now, syn, hop, cx, fx)
 }
 
-/// Sends a SYN or SYN-ACK with further options, with data, over IPv6, or while the next hop is
-/// being resolved.
+/// Sends a SYN or SYN-ACK with further options, with data, over IPv6, without DF, or while the next
+/// hop is being resolved.
 #[inline(never)]
 fn rare_opening(
     envelope: Envelope<'_>,

@@ -51,6 +51,8 @@ pub struct Sent {
     pub offload: TxOffload,
     /// The TOS byte.
     pub tos: u8,
+    pub identification: u16,
+    pub dont_fragment: bool,
 }
 
 impl Sent {
@@ -99,6 +101,11 @@ impl Effects for Recorder {
             data,
             offload: frame.offload,
             tos: frame.header[ethernet::HEADER_LEN + 1],
+            identification: u16::from_be_bytes([
+                frame.header[ethernet::HEADER_LEN + 4],
+                frame.header[ethernet::HEADER_LEN + 5],
+            ]),
+            dont_fragment: frame.header[ethernet::HEADER_LEN + 6] & 0x40 != 0,
         });
     }
 

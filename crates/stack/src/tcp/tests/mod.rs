@@ -16,6 +16,7 @@ pub(super) mod harness;
 mod hostile;
 mod keepalive;
 mod moving;
+mod mtu_discovery;
 mod mtu_search;
 mod paws;
 mod rebuilt;
