@@ -7,10 +7,13 @@
  *     7009 urgent data as it is told to, line by line: see `urgent`
  *     7011 reads with MSG_OOB and marks, says what it found   7012 sends 60 MiB, closes
  *     7013 echo, takes data with the SYN (TCP_FASTOPEN)
- *     7010 "PORT what\n": connects back to the asker's PORT and does `what`:
+ *     7010 "PORT what\n" or "PORT what ADDRESS\n": connects back to the asker's PORT, or to that of
+ *     an IPv6 address, and does `what`:
  *          hello  sends "hello\n", waits for EOF
  *          oob    sends "ab", an urgent "X", "cd", waits for EOF
  *          reset  sends "x", resets
+ *          rst    resets
+ *          finrst sends "x" and FIN, resets
  *          ask    sends "ask\n", reads a line, sends it back with "you said ", closes
  *          late   sends "late\n" after 300 ms, waits for EOF
  *          silent waits for EOF
@@ -145,11 +148,21 @@ static void many_datagrams(int fd, struct sockaddr_in *to, const char *what) {
     for (int i = 0; i < FLOWS; i++) close(fds[i]);
 }
 
+static int connect_out(int kind, const struct sockaddr_in *to, const char *ip6) {
+    int out = socket(*ip6 ? AF_INET6 : AF_INET, kind, 0);
+    struct sockaddr_in6 to6 = {.sin6_family = AF_INET6, .sin6_port = to->sin_port};
+    inet_pton(AF_INET6, ip6, &to6.sin6_addr);
+    const void *addr = *ip6 ? (const void *)&to6 : to;
+    if (!connect(out, addr, *ip6 ? sizeof to6 : sizeof *to)) return out;
+    close(out);
+    return -1;
+}
+
 static void connect_back(int fd) {
-    char line[64] = "", what[16] = "", buf[256];
+    char line[64] = "", what[16] = "", ip6[46] = "", buf[256];
     int port = 0;
     for (size_t n = 0; n < sizeof line - 1 && read(fd, line + n, 1) == 1 && line[n] != '\n'; n++) {}
-    sscanf(line, "%d %15s", &port, what);
+    sscanf(line, "%d %15s %45s", &port, what, ip6);
     struct sockaddr_in to;
     socklen_t len = sizeof to;
     getpeername(fd, (void *)&to, &len);
@@ -158,8 +171,8 @@ static void connect_back(int fd) {
         many_datagrams(fd, &to, what);
         return;
     }
-    int out = socket(AF_INET, strncmp(what, "udp", 3) ? SOCK_STREAM : SOCK_DGRAM, 0);
-    if (connect(out, (void *)&to, sizeof to)) {
+    int out = connect_out(strncmp(what, "udp", 3) ? SOCK_STREAM : SOCK_DGRAM, &to, ip6);
+    if (out < 0) {
         send_all(fd, "failed\n", 7);
     } else if (!strcmp(what, "hello")) {
         send_all(out, "hello\n", 6);
@@ -183,8 +196,9 @@ static void connect_back(int fd) {
         send_all(fd, buf, sprintf(buf, "%lu\n", total));
     } else if (!strcmp(what, "bye")) {
         send_all(fd, "connected\n", 10);
-    } else if (!strcmp(what, "reset")) {
-        send_all(out, "x", 1);
+    } else if (!strcmp(what, "reset") || !strcmp(what, "rst") || !strcmp(what, "finrst")) {
+        if (strcmp(what, "rst")) send_all(out, "x", 1);
+        if (what[0] == 'f') shutdown(out, SHUT_WR);
         send_all(fd, "connected\n", 10);
         usleep(50000);
         reset(out);

@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use crate::passing::{Passed, PassingHead};
 
 /// Version of the header and of every body; a reader takes no other.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 /// Length of the header.
 pub const INBOX_HEADER_LEN: usize = 8;
 /// Length of the prefix of a stray frame: the header, and the frame's link.
@@ -237,6 +237,8 @@ impl SlotGroup {
 
 #[cfg(test)]
 mod tests {
+    use slipstack_terms::Reason;
+
     use super::*;
     use crate::urgent::UrgentAhead;
 
@@ -270,6 +272,12 @@ mod tests {
             },
             image: b"image",
         };
+        let ended = Passed::Ended {
+            len: 5,
+            has_fin: false,
+            urgent: UrgentAhead::default(),
+            reason: Reason::Reset,
+        };
         vec![
             InboxMessage::Frame {
                 link: 0x8001,
@@ -288,6 +296,7 @@ mod tests {
             InboxMessage::ChoosersChanged { port: 443 },
             InboxMessage::Passing(head(), Passed::HalfOpen(b"half")),
             InboxMessage::Passing(head(), open),
+            InboxMessage::Passing(head(), ended),
             InboxMessage::Passing(head(), Passed::Bytes(b"")),
             InboxMessage::Group(group("239.1.2.3", "10.0.0.9")),
             InboxMessage::Group(group("ff0e::7", "fd00::9")),

@@ -9,11 +9,13 @@
 //! 8   tag: which messages belong together (u64)
 //! 16  local and remote address (16 bytes each, IPv4 mapped), local and remote port
 //! 52  a half-open connection's image; or length of the received bytes (u32), whether a FIN
-//!     followed them (u8), urgent data among them (10 bytes), and the connection's image; or
-//!     received bytes
+//!     followed them (u8), urgent data among them (10 bytes), and the connection's image, or the
+//!     error that has ended it (u8); or received bytes
 //! ```
 
 use std::net::{Ipv6Addr, SocketAddr};
+
+use slipstack_terms::Reason;
 
 use crate::urgent::UrgentAhead;
 
@@ -41,6 +43,13 @@ pub enum Passed<'a> {
         urgent: UrgentAhead,
         image: &'a [u8],
     },
+    /// One that is in no stack any more, because its peer has reset it or it has failed otherwise.
+    Ended {
+        len: u32,
+        has_fin: bool,
+        urgent: UrgentAhead,
+        reason: Reason,
+    },
     Bytes(&'a [u8]),
 }
 
@@ -61,6 +70,7 @@ pub(crate) fn write(head: &PassingHead, passed: Passed<'_>) -> Vec<u8> {
         Passed::HalfOpen(_) => 1,
         Passed::Open { .. } => 2,
         Passed::Bytes(_) => 3,
+        Passed::Ended { .. } => 4,
     };
     let [low, high] = head.link.to_le_bytes();
     let mut out = vec![kind, head.hops, low, high, 0, 0, 0, 0];
@@ -88,6 +98,17 @@ pub(crate) fn write(head: &PassingHead, passed: Passed<'_>) -> Vec<u8> {
             out.extend_from_slice(&urgent.to_bytes());
             out.extend_from_slice(image);
         }
+        Passed::Ended {
+            len,
+            has_fin,
+            urgent,
+            reason,
+        } => {
+            out.extend_from_slice(&len.to_le_bytes());
+            out.push(u8::from(has_fin));
+            out.extend_from_slice(&urgent.to_bytes());
+            out.push(reason.code());
+        }
     }
     out
 }
@@ -110,15 +131,25 @@ pub(crate) fn read(frame: &[u8]) -> Option<(PassingHead, Passed<'_>)> {
     };
     let passed = match frame[KIND_AT] {
         1 => Passed::HalfOpen(body),
-        2 => {
+        kind @ (2 | 4) => {
             let (len, rest) = body.split_first_chunk::<4>()?;
             let (&has_fin, rest) = rest.split_first()?;
-            let (urgent, image) = UrgentAhead::split(rest)?;
-            Passed::Open {
-                len: u32::from_le_bytes(*len),
-                has_fin: has_fin == 1,
-                urgent,
-                image,
+            let (urgent, rest) = UrgentAhead::split(rest)?;
+            let (len, has_fin) = (u32::from_le_bytes(*len), has_fin == 1);
+            match (kind, rest) {
+                (2, image) => Passed::Open {
+                    len,
+                    has_fin,
+                    urgent,
+                    image,
+                },
+                (_, [reason]) => Passed::Ended {
+                    len,
+                    has_fin,
+                    urgent,
+                    reason: Reason::from_code(*reason)?,
+                },
+                _ => return None,
             }
         }
         3 => Passed::Bytes(body),

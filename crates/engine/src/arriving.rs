@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 
 use slipstack_channel::{
-    HOPS_MAX, InboxMessage, PASSED_CHUNK, Passed, PassingHead, SocketOption, State,
+    HOPS_MAX, InboxMessage, PASSED_CHUNK, Passed, PassingHead, Reason, SocketOption, State,
 };
 use slipstack_device::{Flow, Transport};
 use slipstack_stack::{CloseMode, ConnId, ConnectionImage, HalfOpenImage, Instant, SocketError};
@@ -15,8 +15,8 @@ use slipstack_stack::{CloseMode, ConnId, ConnectionImage, HalfOpenImage, Instant
 use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::owners::Owner;
-use crate::partial::{BYTES_MAX, Partial};
-use crate::passing::Untouched;
+use crate::partial::{BYTES_MAX, Conveyed, Partial};
+use crate::passing::{Moving, Untouched};
 use crate::yielding::Listening;
 
 /// Connections whose messages are incomplete; beyond this limit those of dead senders are dropped.
@@ -28,35 +28,45 @@ const SLOT_SHIFT: u32 = 48;
 
 impl Engine {
     /// The engine that the steering names for new connections takes it, or the keeper.
-    pub(crate) fn give_away(
-        &mut self,
-        conn: ConnId,
-        ends: (SocketAddr, SocketAddr),
-        untouched: Untouched<'_>,
-    ) -> bool {
-        let taker = self.find_taker(ends);
+    pub(crate) fn give_away(&mut self, moving: Moving, untouched: Untouched<'_>) -> bool {
+        let taker = self.find_taker(moving.ends);
         if taker.is_none() {
             return false;
         }
-        let Some(image) = self.stack.tcp_detach(conn) else {
+        let Some(conveyed) = self.detach_moving(moving, untouched.reason) else {
             return false;
         };
-        self.env.conns.remove(conn.index, conn.generation);
         let partial = Partial {
             hops: 0,
             is_bare: false,
-            image: image.without_ranges(),
+            conveyed,
             state: untouched.state,
             urgent: untouched.urgent,
             bytes: untouched.bytes.to_vec(),
             len: untouched.bytes.len(),
         };
-        let is_sent = self.post_on(taker, ends, &partial);
+        let is_sent = self.post_on(taker, moving.ends, &partial);
         // Until now the keeper would have passed it on if this process had been killed. The other
         // engine wakes up, which is a system call, only then: the process may be killed there.
-        self.env.flows.close(conn);
+        if let Some(conn) = moving.conn {
+            self.env.flows.close(conn);
+        }
         self.wake(taker);
         is_sent
+    }
+
+    /// Takes a connection out of the stack, if it is there.
+    fn detach_moving(&mut self, moving: Moving, reason: Option<Reason>) -> Option<Conveyed> {
+        let Some(conn) = moving.conn else {
+            return reason.map(|reason| Conveyed::Ended {
+                ends: moving.ends,
+                link: moving.link,
+                reason,
+            });
+        };
+        let image = self.stack.tcp_detach(conn)?;
+        self.env.conns.remove(conn.index, conn.generation);
+        Some(Conveyed::Open(Box::new(image.without_ranges())))
     }
 
     /// Returns the slot whose inbox the connection goes to, or `None` if no other engine may take
@@ -117,18 +127,30 @@ impl Engine {
         let Some(slot) = slot else {
             return false;
         };
-        let Some(head) = self.next_head(ends, partial.image.link(), partial.hops) else {
+        let Some(head) = self.next_head(ends, partial.conveyed.link(), partial.hops) else {
             return false;
         };
-        let image = partial.image.to_bytes();
-        let open = Passed::Open {
-            len: partial.len as u32,
-            has_fin: partial.state.contains(State::RDHUP),
-            urgent: partial.urgent,
-            image: &image,
+        let (len, urgent) = (partial.len as u32, partial.urgent);
+        let image;
+        let first = match &partial.conveyed {
+            Conveyed::Open(it) => {
+                image = it.to_bytes();
+                Passed::Open {
+                    len,
+                    has_fin: partial.state.contains(State::RDHUP),
+                    urgent,
+                    image: &image,
+                }
+            }
+            Conveyed::Ended { reason, .. } => Passed::Ended {
+                len,
+                has_fin: partial.state.contains(State::FIN),
+                urgent,
+                reason: *reason,
+            },
         };
         let chunks = partial.bytes.chunks(PASSED_CHUNK).map(Passed::Bytes);
-        let messages = std::iter::once(open).chain(chunks);
+        let messages = std::iter::once(first).chain(chunks);
         self.post_all(
             slot,
             messages.map(|passed| InboxMessage::Passing(head, passed)),
@@ -175,7 +197,7 @@ impl Engine {
                 }
                 return;
             }
-            Passed::Open { .. } => self.expect(head, passed),
+            Passed::Open { .. } | Passed::Ended { .. } => self.expect(head, passed),
             Passed::Bytes(bytes) => {
                 if let Some(partial) = self.arriving.partial.get_mut(&head.tag) {
                     let room = partial.len - partial.bytes.len();
@@ -204,19 +226,33 @@ impl Engine {
         }
     }
 
-    /// Takes the first message of an open connection.
+    /// Takes the first message of a connection.
     fn expect(&mut self, head: &PassingHead, passed: Passed<'_>) {
-        let Passed::Open {
-            len,
-            has_fin,
-            urgent,
-            image,
-        } = passed
-        else {
-            return;
-        };
-        let Ok(image) = image.try_into() else {
-            return;
+        let (len, has_fin, urgent, conveyed) = match passed {
+            Passed::Open {
+                len,
+                has_fin,
+                urgent,
+                image,
+            } => {
+                let Ok(image) = image.try_into() else {
+                    return;
+                };
+                let image = Box::new(ConnectionImage::from_bytes(image));
+                (len, has_fin, urgent, Conveyed::Open(image))
+            }
+            Passed::Ended {
+                len,
+                has_fin,
+                urgent,
+                reason,
+            } => {
+                let ends = (head.local, head.remote);
+                let link = head.link;
+                let ended = Conveyed::Ended { ends, link, reason };
+                (len, has_fin, urgent, ended)
+            }
+            Passed::HalfOpen(_) | Passed::Bytes(_) => return,
         };
         let len = len as usize;
         if len > BYTES_MAX {
@@ -225,18 +261,15 @@ impl Engine {
         // An earlier copy that is still incomplete stays so, because its sender was killed.
         let ends = Some((head.local, head.remote));
         let partial = &mut self.arriving.partial;
-        partial.retain(|_, it| it.image.endpoints() != ends);
+        partial.retain(|_, partial| partial.conveyed.endpoints() != ends);
         if self.arriving.partial.len() >= ARRIVING_MAX {
             self.arriving.partial.clear();
         }
         let partial = Partial {
             hops: head.hops,
             is_bare: head.tag >> SLOT_SHIFT == 0,
-            image: ConnectionImage::from_bytes(image),
-            state: match has_fin {
-                true => State::FIN | State::RDHUP,
-                false => State::NONE,
-            },
+            state: state_of(&conveyed, has_fin),
+            conveyed,
             urgent,
             bytes: Vec::new(),
             len,
@@ -259,12 +292,13 @@ impl Engine {
 
     fn take_in(&mut self, now: Instant, mut partial: Partial) {
         // Our own listener may have closed meanwhile, and the next one too.
-        if let Some(ends) = partial.image.endpoints()
+        let link = partial.conveyed.link();
+        if let Some(ends) = partial.conveyed.endpoints()
             && partial.hops < HOPS_MAX
-            && self.find_listener(ends.0, partial.image.link()).is_none()
+            && self.find_listener(ends.0, link).is_none()
         {
             partial.hops += 1;
-            let next = self.find_next(ends, partial.image.link());
+            let next = self.find_next(ends, link);
             if self.post_on(next, ends, &partial) {
                 // Waking is a system call, in which this process may be killed: the keeper then
                 // must not find here what is already there.
@@ -273,15 +307,18 @@ impl Engine {
                 return;
             }
         }
-        let mut fx = Fx::new(&mut self.env, &mut *self.device);
-        let Ok(conn) = self.stack.tcp_adopt(now, &partial.image, &mut fx) else {
-            self.stack.tcp_refuse(now, &partial.image, &mut fx);
-            self.env.counters.passed_refused += 1;
+        let (moving, reason) = match &partial.conveyed {
+            Conveyed::Open(image) => (self.adopt_passed(now, image), None),
+            Conveyed::Ended { ends, link, reason } => {
+                let (conn, ends, link) = (None, *ends, *link);
+                (Some(Moving { conn, ends, link }), Some(*reason))
+            }
+        };
+        let Some(moving) = moving else {
             return;
         };
-        let ends = self.stack.tcp_endpoints(conn);
-        let listener = ends.and_then(|ends| self.find_listener(ends.0, partial.image.link()));
-        if let Some(listener) = listener.filter(|_| partial.is_bare) {
+        let listener = self.find_listener(moving.ends.0, moving.link);
+        if let (Some(listener), Some(conn), true) = (listener, moving.conn, partial.is_bare) {
             self.inherit(now, conn, listener);
         }
         // The others may all have left the port while the listener here yields to them.
@@ -289,16 +326,26 @@ impl Engine {
             state: partial.state,
             bytes: &partial.bytes,
             urgent: partial.urgent,
+            reason,
         };
-        let taken = ends.is_some_and(|ends| {
-            self.give_here(conn, ends, untouched) || self.give_back(conn, ends, untouched, None)
-        });
-        if !taken {
+        let taken = self.give_here(moving, untouched) || self.give_back(moving, untouched, None);
+        if let Some(conn) = moving.conn.filter(|_| !taken) {
             let mut fx = Fx::new(&mut self.env, &mut *self.device);
             self.stack
                 .tcp_close(now, conn, CloseMode::Abort, true, &mut fx);
             self.run_deferred(now);
         }
+    }
+
+    /// Takes a connection into the stack, or resets it if the stack has no place for it.
+    fn adopt_passed(&mut self, now: Instant, image: &ConnectionImage) -> Option<Moving> {
+        let mut fx = Fx::new(&mut self.env, &mut *self.device);
+        let Ok(conn) = self.stack.tcp_adopt(now, image, &mut fx) else {
+            self.stack.tcp_refuse(now, image, &mut fx);
+            self.env.counters.passed_refused += 1;
+            return None;
+        };
+        self.look_at_moving(conn)
     }
 
     /// Gives a connection the options of its listener, as one that the listener makes has them.
@@ -333,5 +380,17 @@ impl Engine {
             // One that the stack does not take it would not have taken from the program.
             let _ = self.stack.tcp_set_option(now, conn, option, &mut fx);
         }
+    }
+}
+
+/// Returns what a connection's socket is to show of its end.
+fn state_of(conveyed: &Conveyed, has_fin: bool) -> State {
+    let fin = match has_fin {
+        true => State::FIN | State::RDHUP,
+        false => State::NONE,
+    };
+    match conveyed {
+        Conveyed::Open(_) => fin,
+        Conveyed::Ended { .. } => fin | State::HUP | State::RDHUP | State::CLOSED,
     }
 }

@@ -388,7 +388,7 @@ impl Environment {
     /// As [`Environment::offer`], to a listener that waits.
     fn offer_to_idle(&mut self, listener: Owner, conn: ConnId, ends: &Ends) -> Option<Owner> {
         let taker = self.find_idle(listener);
-        let accepted = self.offer(taker, conn, ends)?;
+        let accepted = self.offer(taker, Role::Stream(conn), ends)?;
         if taker != listener {
             for (owner, note) in [
                 (listener, AcceptQueue::on_refused as fn(&mut AcceptQueue)),
@@ -407,8 +407,9 @@ impl Environment {
         Some(accepted)
     }
 
-    /// Gives a connection to a listener's program as a new socket.
-    pub(crate) fn offer(&mut self, listener: Owner, conn: ConnId, ends: &Ends) -> Option<Owner> {
+    /// Gives a connection to a listener's program as a new socket. [`Role::None`]: one that has
+    /// ended.
+    pub(crate) fn offer(&mut self, listener: Owner, role: Role, ends: &Ends) -> Option<Owner> {
         let (initial, now) = (self.initial, self.now);
         let client = self.client(listener.client)?;
         let (socket, end) = client.find(listener.sock)?;
@@ -416,7 +417,7 @@ impl Environment {
         let sock = end.accepted(listener.sock, ends, socket.limits(initial))?;
         let due_at = socket.queue.as_mut().map(|queue| queue.on_offered(now));
         let socket = client.begin(sock, Transport::Tcp)?;
-        socket.role = Role::Stream(conn);
+        socket.role = role;
         socket.state = State::CONNECTED | State::BOUND;
         socket.step = step;
         socket.listener = Some(listener.sock);

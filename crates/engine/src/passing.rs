@@ -4,13 +4,14 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::{Ends, InboxMessage, SockId, State, UrgentAhead};
+use slipstack_channel::{Ends, InboxMessage, Reason, SockId, State, UrgentAhead};
 use slipstack_stack::{CloseMode, ConnId, HalfOpenImage, Instant, ListenerId, RxMeta};
 
 use crate::client::{Role, Yields};
 use crate::drained::{Completed, Drained};
 use crate::effects::Fx;
 use crate::engine::Engine;
+use crate::environment::Environment;
 use crate::local::syn_to;
 use crate::owners::{Deferred, Owner};
 use crate::partial::BYTES_MAX;
@@ -26,14 +27,29 @@ pub(crate) struct Untouched<'a> {
     pub(crate) state: State,
     pub(crate) bytes: &'a [u8],
     pub(crate) urgent: UrgentAhead,
+    /// The error that has ended it.
+    pub(crate) reason: Option<Reason>,
+}
+
+/// A connection that changes its listener.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moving {
+    /// `None`: it has ended, and is in no stack.
+    pub(crate) conn: Option<ConnId>,
+    /// Local, remote.
+    pub(crate) ends: (SocketAddr, SocketAddr),
+    /// The link that its listener is bound to.
+    pub(crate) link: u16,
 }
 
 impl Engine {
     /// Schedules a connection that the program has not taken and will not take. Its listener is
     /// usually about to close; in the directory the flow is leaving, so that steering releases it
     /// too.
-    pub(crate) fn pass_later(&mut self, now: Instant, owner: Owner, conn: ConnId) {
-        self.env.flows.leave(conn);
+    pub(crate) fn pass_later(&mut self, now: Instant, owner: Owner, conn: Option<ConnId>) {
+        if let Some(conn) = conn {
+            self.env.flows.leave(conn);
+        }
         let Some(client) = self.env.client(owner.client) else {
             return;
         };
@@ -139,11 +155,12 @@ impl Engine {
                 state,
                 bytes: &bytes,
                 urgent,
+                reason: None,
             };
-            let given = self.stack.tcp_endpoints(conn).is_some_and(|ends| {
-                self.give_here(conn, ends, untouched)
-                    || self.give_away(conn, ends, untouched)
-                    || self.give_back(conn, ends, untouched, None)
+            let given = self.look_at_moving(conn).is_some_and(|it| {
+                self.give_here(it, untouched)
+                    || self.give_away(it, untouched)
+                    || self.give_back(it, untouched, None)
             });
             self.env.counters.passed_out += u64::from(given);
             if !given {
@@ -161,25 +178,30 @@ impl Engine {
         let Some((socket, end)) = client.find(owner.sock) else {
             return;
         };
-        let Role::Stream(conn) = socket.role else {
-            client.release(owner.sock);
-            return;
+        let conn = match socket.role {
+            Role::Stream(conn) => Some(conn),
+            _ => None,
         };
-        let state = socket.state;
-        let from = socket.listener.map(|sock| Owner { sock, ..owner });
+        let (state, reason) = (socket.state, socket.reason);
+        let listener = socket.listener;
         let bytes = socket.receive.untouched(end, BYTES_MAX);
         let urgent = socket.receive.urgent_ahead(end, owner.sock);
-        let endpoints = self.stack.tcp_endpoints(conn);
-        let passed = match (bytes, endpoints) {
-            (Some(bytes), Some(ends)) => {
+        let moving = match conn {
+            Some(conn) => self.look_at_moving(conn),
+            None => self.look_at_ended(owner),
+        };
+        let from = listener.map(|sock| Owner { sock, ..owner });
+        let passed = match (bytes, moving) {
+            (Some(bytes), Some(moving)) => {
                 let untouched = Untouched {
                     state,
                     bytes: &bytes,
                     urgent,
+                    reason,
                 };
-                self.give_here(conn, ends, untouched)
-                    || self.give_away(conn, ends, untouched)
-                    || self.give_back(conn, ends, untouched, from)
+                self.give_here(moving, untouched)
+                    || self.give_away(moving, untouched)
+                    || self.give_back(moving, untouched, from)
             }
             _ => false,
         };
@@ -187,10 +209,10 @@ impl Engine {
         let Some(client) = self.env.client(owner.client) else {
             return;
         };
-        if passed {
+        let Some(conn) = conn.filter(|_| !passed) else {
             client.release(owner.sock);
             return;
-        }
+        };
         if let Some((socket, _)) = client.find(owner.sock) {
             socket.is_closing = true;
         }
@@ -200,15 +222,32 @@ impl Engine {
         self.run_deferred(now);
     }
 
+    pub(crate) fn look_at_moving(&self, conn: ConnId) -> Option<Moving> {
+        Some(Moving {
+            conn: Some(conn),
+            ends: self.stack.tcp_endpoints(conn)?,
+            link: self.stack.tcp_link(conn),
+        })
+    }
+
+    /// Returns a socket's connection that has ended by an error.
+    fn look_at_ended(&mut self, owner: Owner) -> Option<Moving> {
+        let (socket, end) = self.env.client(owner.client)?.find(owner.sock)?;
+        let (ends, listener) = (end.addrs(owner.sock)?, socket.listener?);
+        socket.reason?;
+        let sock = listener;
+        let listener = self.env.socket(Owner { sock, ..owner });
+        Some(Moving {
+            conn: None,
+            ends,
+            link: listener.map_or(0, |socket| socket.link()),
+        })
+    }
+
     /// Another listener of this engine takes it.
-    pub(crate) fn give_here(
-        &mut self,
-        conn: ConnId,
-        (local, remote): (SocketAddr, SocketAddr),
-        untouched: Untouched<'_>,
-    ) -> bool {
-        let listener = self.find_listener(local, self.stack.tcp_link(conn));
-        listener.is_some_and(|it| self.give_to(it, conn, (local, remote), untouched))
+    pub(crate) fn give_here(&mut self, it: Moving, untouched: Untouched<'_>) -> bool {
+        let listener = self.find_listener(it.ends.0, it.link);
+        listener.is_some_and(|listener| self.give_to(listener, it, untouched))
     }
 
     /// Finds a listener for an unwanted connection: one that listens although its program does not
@@ -216,20 +255,15 @@ impl Engine {
     /// keeps what came before.
     pub(crate) fn give_back(
         &mut self,
-        conn: ConnId,
-        ends: (SocketAddr, SocketAddr),
+        moving: Moving,
         untouched: Untouched<'_>,
         from: Option<Owner>,
     ) -> bool {
-        let link = self.stack.tcp_link(conn);
-        let serves = |it: &Listening| it.bound.span().takes(ends.0.ip());
-        let all: Vec<Listening> = self
-            .env
-            .listeners_on(ends.0.port())
-            .filter(serves)
-            .collect();
+        let local = moving.ends.0;
+        let serves = |it: &Listening| it.bound.span().takes(local.ip());
+        let all: Vec<Listening> = self.env.listeners_on(local.port()).filter(serves).collect();
         let of_link = |link_of: fn(&Listening) -> u16| {
-            let owners = all.iter().filter(|it| link_of(it) == link);
+            let owners = all.iter().filter(|it| link_of(it) == moving.link);
             owners.map(|it| it.owner).collect::<Vec<Owner>>()
         };
         let mut owners = of_link(|it| it.link);
@@ -238,23 +272,13 @@ impl Engine {
         }
         let other = owners.iter().find(|owner| Some(**owner) != from);
         let found = other.or(owners.first()).copied();
-        found.is_some_and(|owner| self.give_to(owner, conn, ends, untouched))
+        found.is_some_and(|owner| self.give_to(owner, moving, untouched))
     }
 
-    fn give_to(
-        &mut self,
-        listener: Owner,
-        conn: ConnId,
-        (local, remote): (SocketAddr, SocketAddr),
-        untouched: Untouched<'_>,
-    ) -> bool {
-        let ends = Ends::of(local, remote);
-        let Untouched {
-            state,
-            bytes,
-            urgent,
-        } = untouched;
-        let Some(owner) = self.env.offer(listener, conn, &ends) else {
+    fn give_to(&mut self, listener: Owner, it: Moving, untouched: Untouched<'_>) -> bool {
+        let ends = Ends::of(it.ends.0, it.ends.1);
+        let role = it.conn.map_or(Role::None, Role::Stream);
+        let Some(owner) = self.env.offer(listener, role, &ends) else {
             return false;
         };
         if let Some(socket) = self.env.socket(listener)
@@ -262,44 +286,32 @@ impl Engine {
         {
             queue.on_passed_in();
         }
-        self.env.conns.set(conn.index, conn.generation, owner);
-        let (sndbuf, rcvbuf) = (self.stack.tcp_sndbuf(conn), self.stack.tcp_rcvbuf(conn));
-        if let Some(client) = self.env.client(owner.client)
-            && let Some((socket, end)) = client.find(owner.sock)
-        {
-            end.set_sndbuf(owner.sock, sndbuf);
-            end.set_rcvbuf(owner.sock, rcvbuf);
-            let step = socket.step;
-            let is_stored = bytes.is_empty() || socket.receive.store(end, owner.sock, 0, bytes);
-            socket.receive.restore_urgent(end, owner.sock, urgent);
-            if is_stored && !bytes.is_empty() {
-                let upto = bytes.len() as u64;
-                socket.receive.publish(end, owner.sock, upto, step);
-            }
-            client.list_holder(owner.sock);
+        let is_stored = self.env.put_untouched(owner, untouched);
+        if let Some(conn) = it.conn {
+            self.put_moved(owner, conn, &ends);
             if !is_stored {
                 // The bytes have been acknowledged to the peer: without them the connection is
                 // useless.
                 self.env.deferred.push(Deferred::Abort(conn));
             }
         }
-        let kept = [
-            State::FIN,
-            State::RDHUP,
-            State::HUP,
-            State::ERR,
-            State::CLOSED,
-        ];
-        let carried = kept.into_iter().filter(|bit| state.contains(*bit));
-        let bits = carried.fold(State::NONE, |all, bit| all | bit);
-        if bits != State::NONE {
-            self.env.set_bits(owner, bits, State::NONE);
+        self.env.counters.passed_in += 1;
+        true
+    }
+
+    /// Makes a connection of the stack that of its new socket.
+    fn put_moved(&mut self, owner: Owner, conn: ConnId, ends: &Ends) {
+        self.env.conns.set(conn.index, conn.generation, owner);
+        let (sndbuf, rcvbuf) = (self.stack.tcp_sndbuf(conn), self.stack.tcp_rcvbuf(conn));
+        if let Some(client) = self.env.client(owner.client)
+            && let Some((_, end)) = client.find(owner.sock)
+        {
+            end.set_sndbuf(owner.sock, sndbuf);
+            end.set_rcvbuf(owner.sock, rcvbuf);
         }
         // Last, because the keeper would look into the new socket from now on.
         let origin = self.stack.tcp_origin(conn);
-        self.env.flows.stay(conn, &ends, owner, origin.as_ref());
-        self.env.counters.passed_in += 1;
-        true
+        self.env.flows.stay(conn, ends, owner, origin.as_ref());
     }
 
     /// A listening socket that serves this address, is bound to the link of the connection (or to
@@ -321,5 +333,46 @@ impl Engine {
         };
         let found = self.env.listeners_on(local.port()).filter(serves);
         found.reduce(narrower).map(|it| it.owner)
+    }
+}
+
+impl Environment {
+    /// Gives a socket what its connection has at its beginning. Returns `false` if there is no room
+    /// for the bytes.
+    fn put_untouched(&mut self, owner: Owner, untouched: Untouched<'_>) -> bool {
+        let Untouched {
+            state,
+            bytes,
+            urgent,
+            reason,
+        } = untouched;
+        let mut is_stored = false;
+        if let Some(client) = self.client(owner.client)
+            && let Some((socket, end)) = client.find(owner.sock)
+        {
+            let step = socket.step;
+            is_stored = bytes.is_empty() || socket.receive.store(end, owner.sock, 0, bytes);
+            socket.receive.restore_urgent(end, owner.sock, urgent);
+            if is_stored && !bytes.is_empty() {
+                let upto = bytes.len() as u64;
+                socket.receive.publish(end, owner.sock, upto, step);
+            }
+            client.list_holder(owner.sock);
+        }
+        let kept = [
+            State::FIN,
+            State::RDHUP,
+            State::HUP,
+            State::ERR,
+            State::CLOSED,
+        ];
+        let carried = kept.into_iter().filter(|bit| state.contains(*bit));
+        let bits = carried.fold(State::NONE, |all, bit| all | bit);
+        match reason {
+            Some(reason) => self.fail(owner, reason, bits),
+            None if bits != State::NONE => self.set_bits(owner, bits, State::NONE),
+            None => {}
+        }
+        is_stored
     }
 }

@@ -353,7 +353,12 @@ impl Engine {
             return;
         }
         if let (CloseMode::Pass, Role::Stream(conn)) = (mode, socket.role) {
-            self.pass_later(now, owner, conn);
+            self.pass_later(now, owner, Some(conn));
+            return;
+        }
+        let has_listener = socket.listener.is_some();
+        if mode == CloseMode::Pass && socket.role == Role::None && has_listener {
+            self.pass_later(now, owner, None);
             return;
         }
         socket.is_closing = true;

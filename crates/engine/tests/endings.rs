@@ -3,6 +3,7 @@
 
 mod pair;
 
+use std::io::IoSlice;
 use std::net::SocketAddr;
 
 use pair::World;
@@ -125,4 +126,33 @@ fn unaccepted_connections_of_each_listener_of_a_killed_program_go_to_its_success
     killed.kill(&mut world);
     let accepted = listeners.map(|listener| successor.accepts(listener));
     assert_eq!(accepted, [true; 3]);
+}
+
+#[test]
+fn a_connection_that_was_reset_goes_to_another_listener_with_its_bytes_and_its_error() {
+    for closes in [true, false] {
+        let mut world = World::new();
+        let away = Server::new(&mut world);
+        let listener = away.listen(&mut world, 80);
+        let client = connect(&mut world, 80);
+        world.settle(1_000_000);
+        let program = world.hosts[0].program.clone();
+        program.send(client, &[IoSlice::new(b"bytes")], false);
+        world.settle(1_000_000);
+        program.close(client, CloseMode::Abort);
+        world.settle(1_000_000);
+        let other = Server::new(&mut world);
+        let successor = other.listen(&mut world, 80);
+        if closes {
+            while away.end.poll_event().is_some() {}
+            away.end.close(listener, CloseMode::Orderly);
+        }
+        world.settle(AWAY_NS);
+        while other.end.poll_event().is_some() {}
+        let accepted = other.end.accept(successor).unwrap();
+        assert_eq!(other.end.peek_error(accepted), Some(Reason::Reset));
+        assert_eq!(other.end.rx_available(accepted), 5);
+        assert!(other.end.remote(accepted).is_some());
+        assert_eq!(away.end.accept(listener), None);
+    }
 }

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use slipstack_channel::{PASSED_CHUNK, Passed, PassingHead, UrgentAhead};
+use slipstack_channel::{PASSED_CHUNK, Passed, PassingHead, Reason, UrgentAhead};
 use slipstack_stack::{
     Bound, CloseMode, ConnId, ConnectionImage, HalfOpenImage, Instant, ListenOptions, ListenerId,
     SocketOptions,
@@ -52,6 +52,7 @@ struct Unattended {
 struct Waiting {
     listener: ListenerId,
     local: SocketAddr,
+    remote: SocketAddr,
     /// As of its listener.
     link: u16,
     /// Place in the order of arrival.
@@ -61,6 +62,9 @@ struct Waiting {
     upto: usize,
     has_fin: bool,
     urgent: UrgentAhead,
+    /// The error that has ended it: no stack has it any more, but its program accepts it and is
+    /// told of the error, as on the kernel.
+    ended: Option<Reason>,
 }
 
 /// See the [module documentation](self).
@@ -86,10 +90,6 @@ pub(super) struct Detached<'a> {
     pub has_fin: bool,
     pub urgent: UrgentAhead,
 }
-
-/// The part of a waiting connection that is not in its stack: received bytes, whether a FIN
-/// followed them, and urgent data.
-type Received = (Vec<u8>, bool, UrgentAhead);
 
 impl Backlogs {
     /// Records a SYN to a socket that no engine serves.
@@ -156,18 +156,25 @@ impl Backlogs {
         taken
     }
 
-    pub(super) fn on_accepted(&mut self, listener: ListenerId, conn: ConnId, local: SocketAddr) {
+    pub(super) fn on_accepted(
+        &mut self,
+        listener: ListenerId,
+        conn: ConnId,
+        (local, remote): (SocketAddr, SocketAddr),
+    ) {
         self.made += 1;
         let of = self.listeners.iter().find(|it| it.id == listener);
         let waiting = Waiting {
             listener,
             local,
+            remote,
             link: of.map_or(0, |it| it.link),
             number: self.made,
             bytes: Vec::new(),
             upto: 0,
             has_fin: false,
             urgent: UrgentAhead::default(),
+            ended: None,
         };
         self.conns.insert(conn, waiting);
     }
@@ -207,8 +214,21 @@ impl Backlogs {
         }
     }
 
+    pub(super) fn on_failed(&mut self, conn: ConnId, reason: Reason) {
+        if let Some(waiting) = self.conns.get_mut(&conn) {
+            waiting.ended = Some(reason);
+        }
+    }
+
+    /// Handles the end of a connection in its stack. One that has failed goes on waiting.
+    pub(super) fn on_released(&mut self, conn: ConnId) {
+        if self.conns.get(&conn).is_some_and(|it| it.ended.is_none()) {
+            self.forget(conn);
+        }
+    }
+
     /// A connection waits no more.
-    pub(super) fn forget(&mut self, conn: ConnId) -> Option<Received> {
+    fn forget(&mut self, conn: ConnId) -> Option<Waiting> {
         let mut waiting = self.conns.remove(&conn)?;
         self.bytes -= waiting.bytes.len();
         let mut listeners = self.listeners.iter_mut();
@@ -216,7 +236,7 @@ impl Backlogs {
             listener.gone = listener.gone.wrapping_add(1);
         }
         waiting.bytes.truncate(waiting.upto);
-        Some((waiting.bytes, waiting.has_fin, waiting.urgent))
+        Some(waiting)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -360,20 +380,37 @@ impl Net {
     }
 
     fn pass_waiting(&mut self, conn: ConnId, now: u64) {
-        let Some((bytes, has_fin, urgent)) = self.effects.backlogs.forget(conn) else {
+        let Some(waiting) = self.effects.backlogs.forget(conn) else {
             return;
         };
+        if let Some(reason) = waiting.ended {
+            self.pass_ended(&waiting, reason, now);
+            return;
+        }
         let Some(image) = self.stack.tcp_detach(conn) else {
             return;
         };
         let image = image.without_ranges();
         let detached = Detached {
             image: &image,
-            bytes: &bytes,
-            has_fin,
-            urgent,
+            bytes: &waiting.bytes,
+            has_fin: waiting.has_fin,
+            urgent: waiting.urgent,
         };
         self.pass_on(detached, now);
+    }
+
+    /// As [`Net::pass_on`], for a connection of which its bytes and its error are left.
+    fn pass_ended(&mut self, waiting: &Waiting, reason: Reason, now: u64) {
+        let ends = (waiting.local, waiting.remote);
+        let head = self.effects.backlogs.head(ends, waiting.link);
+        let ended = Passed::Ended {
+            len: waiting.bytes.len() as u32,
+            has_fin: waiting.has_fin,
+            urgent: waiting.urgent,
+            reason,
+        };
+        self.take_all(&head, ended, &waiting.bytes, now);
     }
 
     /// Sends a connection with its received data to the listener that the steering table names, or
@@ -393,9 +430,14 @@ impl Net {
             urgent: detached.urgent,
             image: &image,
         };
-        let chunks = detached.bytes.chunks(PASSED_CHUNK).map(Passed::Bytes);
-        for passed in std::iter::once(open).chain(chunks) {
-            self.take_passing(&head, passed, now);
+        self.take_all(&head, open, detached.bytes, now);
+    }
+
+    /// Sends the messages of a connection on: the first one, and those of its received bytes.
+    fn take_all(&mut self, head: &PassingHead, first: Passed<'_>, bytes: &[u8], now: u64) {
+        let chunks = bytes.chunks(PASSED_CHUNK).map(Passed::Bytes);
+        for passed in std::iter::once(first).chain(chunks) {
+            self.take_passing(head, passed, now);
         }
     }
 
@@ -471,8 +513,13 @@ mod tests {
         generation: 1,
     };
 
-    fn at(port: u16) -> SocketAddr {
-        SocketAddr::from(([10, 0, 0, 1], port))
+    fn at(port: u16) -> (SocketAddr, SocketAddr) {
+        let local = SocketAddr::from(([10, 0, 0, 1], port));
+        (local, SocketAddr::from(([10, 0, 0, 2], 5000)))
+    }
+
+    fn received(waiting: Option<Waiting>) -> Option<(Vec<u8>, bool, UrgentAhead)> {
+        waiting.map(|it| (it.bytes, it.has_fin, it.urgent))
     }
 
     fn conn(index: u32) -> ConnId {
@@ -495,8 +542,8 @@ mod tests {
             mark: Some((4, Some(b't'))),
             skips_first: false,
         };
-        let received = (b"first".to_vec(), false, urgent);
-        assert_eq!(backlogs.forget(conn(1)), Some(received));
+        let first = (b"first".to_vec(), false, urgent);
+        assert_eq!(received(backlogs.forget(conn(1))), Some(first));
         assert_eq!((backlogs.bytes, backlogs.len()), (0, 0));
         assert!(!backlogs.store(conn(1), 0, b"gone"));
     }
@@ -511,9 +558,26 @@ mod tests {
         backlogs.on_fin(conn(3));
         assert_eq!(backlogs.on_port(80, |_| true), [5, 3, 9, 1].map(conn));
         assert_eq!(backlogs.ports(), [80, 81]);
-        let received = (Vec::new(), true, UrgentAhead::default());
-        assert_eq!(backlogs.forget(conn(3)), Some(received));
+        let ended = (Vec::new(), true, UrgentAhead::default());
+        assert_eq!(received(backlogs.forget(conn(3))), Some(ended));
         assert_eq!(backlogs.on_port(80, |_| true), [5, 9, 1].map(conn));
+    }
+
+    #[test]
+    fn a_connection_that_has_failed_waits_with_its_bytes_and_its_error() {
+        let mut backlogs = Backlogs::default();
+        for index in [1, 2] {
+            backlogs.on_accepted(LISTENER, conn(index), at(80));
+            assert!(backlogs.store(conn(index), 0, b"bytes"));
+            backlogs.on_received(conn(index), 5);
+        }
+        backlogs.on_failed(conn(1), Reason::Reset);
+        backlogs.on_released(conn(1));
+        backlogs.on_released(conn(2));
+        assert_eq!(backlogs.on_port(80, |_| true), [conn(1)]);
+        let waiting = backlogs.forget(conn(1)).unwrap();
+        assert_eq!(waiting.ended, Some(Reason::Reset));
+        assert_eq!((waiting.bytes, backlogs.bytes), (b"bytes".to_vec(), 0));
     }
 
     #[test]

@@ -312,14 +312,16 @@ impl Effects for NetEffects {
             // TIME-WAIT goes on in the stack.
             Event::Released { conn } => {
                 self.orphan_table.on_released(conn);
-                self.backlogs.forget(conn);
+                self.backlogs.on_released(conn);
             }
+            Event::Failed { conn, reason } => self.backlogs.on_failed(conn, reason),
             Event::Accepted {
                 listener,
                 conn,
                 local,
+                remote,
                 ..
-            } => self.backlogs.on_accepted(listener, conn, local),
+            } => self.backlogs.on_accepted(listener, conn, (local, remote)),
             Event::Received { conn, upto } => self.backlogs.on_received(conn, upto),
             Event::Fin { conn } => self.backlogs.on_fin(conn),
             Event::Urgent { conn, at, byte } => self.backlogs.on_urgent(conn, at, byte),

@@ -51,7 +51,7 @@ impl Parked {
         // Anybody's SYNs make half-open ones: they leave room for open connections.
         let most = match passed {
             Passed::HalfOpen(_) => FLOWS_MAX / 2,
-            Passed::Open { .. } | Passed::Bytes(_) => FLOWS_MAX,
+            Passed::Open { .. } | Passed::Ended { .. } | Passed::Bytes(_) => FLOWS_MAX,
         };
         if is_full || (is_new && self.flows.len() >= most) {
             return None;
@@ -185,7 +185,7 @@ impl Untaken {
                 let image = HalfOpenImage::from_bytes(image.try_into().ok()?);
                 Untaken::HalfOpen(image, head.link)
             }
-            Passed::Bytes(_) => return None,
+            Passed::Ended { .. } | Passed::Bytes(_) => return None,
         })
     }
 }
