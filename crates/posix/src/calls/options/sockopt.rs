@@ -426,11 +426,10 @@ impl Process {
 }
 
 /// Returns the kernel socket that can check a socket's options. `None`: a temporary one is made,
-/// because a borrowed datagram socket has a socket of another family under its numbers.
+/// because a borrowed socket has one of another family under its numbers.
 fn judge_of(socket: &Description, level: i32) -> Option<slipstack_mem::Descriptor> {
-    let is_pair = level != libc::SOL_SOCKET
-        && socket.kind == Kind::Dgram
-        && matches!(socket.decided(), Some(Decided::Foreign(_)));
+    let is_pair =
+        level != libc::SOL_SOCKET && matches!(socket.decided(), Some(Decided::Foreign(_)));
     socket.kernel_number().filter(|_| !is_pair)
 }
 
