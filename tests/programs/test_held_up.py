@@ -226,3 +226,15 @@ def a_frozen_worker_with_a_listener_of_its_own_holds_up_its_share_alone(world):
 @test
 def a_worker_with_a_listener_of_its_own_in_a_debugger_holds_up_its_share_alone(world):
     holds_up_its_share_alone(world, debugged)
+
+
+@test
+def calls_on_a_connection_whose_owner_is_stopped_hold_up_nobody_and_are_not_lost(world):
+    server = world.stack(*world.program("stopped_owner.py"), world.address, 7870)
+    world.wait_port(7870, process=server)
+    with world.connect(7870, 30) as sock:
+        sock.sendall(b"x")
+        said = [int(word) for word in sock.makefile().readline().split()]
+    spent, waited = said[0], said.pop(4)
+    assert spent < 1000 and 200 <= waited < 1000, f"{spent} ms, {waited} ms"
+    assert said[1:] == [77, 1, 300, 77, 1], said

@@ -39,6 +39,16 @@ impl Process {
                 .filter(|set| is_time_limit(set.level, set.name))
             {
                 let _ = note_beside(socket, (set.level, set.name), &set.value, &options);
+                // The owner was slow, so that the pair was made without it.
+                if socket.kind == Kind::Stream
+                    && it.is_taken()
+                    && let Some(number) = socket.kernel_number()
+                {
+                    let (level, name) = (set.level, set.name);
+                    let _ = self
+                        .kernel
+                        .setsockopt(number.number(), level, name, &set.value);
+                }
             }
             it.note_options();
         }
@@ -75,9 +85,9 @@ impl Process {
         }
         if let ATTACH | CHOOSE = (level, name) {
             let code = self.program_of(value)?;
-            return self.set_where_it_lives(it, (level, name), &code);
+            return self.set_where_it_lives((socket, it), (level, name), &code);
         }
-        self.set_where_it_lives(it, (level, name), value)?;
+        self.set_where_it_lives((socket, it), (level, name), value)?;
         if let DETACH | UNCHOOSE = (level, name) {
             return Ok(());
         }

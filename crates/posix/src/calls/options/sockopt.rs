@@ -92,7 +92,9 @@ impl Process {
                     show_deferral(&*self.kernel, &socket);
                 }
             }
-            Some(Decided::Foreign(it)) => self.set_where_it_lives(it, (level, name), value)?,
+            Some(Decided::Foreign(it)) => {
+                self.set_where_it_lives((&socket, it), (level, name), value)?;
+            }
             None => {}
         }
         Ok(())

@@ -92,10 +92,12 @@ impl Process {
     fn hold_and_request(&self, socket: &Arc<Description>, it: &Borrowed, request: ReadRequest) {
         // Nothing has come by a pair that is made now.
         let is_new = !it.is_taken();
-        if self.hold_borrowed(socket, it, UserKind::WithLibrary)
-            && request != ReadRequest::None
-            && !it.is_streaming()
-        {
+        let is_held = self.hold_borrowed(socket, it, UserKind::WithLibrary);
+        if is_held && !it.is_sent() && socket.kind == Kind::Stream && it.lacks_options() {
+            // The owner was slow when the pair was made.
+            self.learn_options(socket);
+        }
+        if is_held && request != ReadRequest::None && !it.is_streaming() {
             let waiting = if is_new { 0 } else { waiting(socket) };
             it.request(waiting, request, socket.is_nonblocking());
         }
@@ -335,6 +337,7 @@ impl Process {
             .flatten();
         Some(match reply {
             Some((reply, _)) if reply.error == 0 => Ok(here + reply.len),
+            None if asked && it.is_owner_silent() => Ok(here),
             _ => Err(self.borrow(socket, it, ReadRequest::All)?),
         })
     }

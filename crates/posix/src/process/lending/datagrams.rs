@@ -18,9 +18,11 @@ use crate::process::wait::Plan;
 use crate::process::wait::polled;
 use crate::process::{Process, Received};
 use crate::socket::borrowed::child_message::{Message, MessageKind};
+use crate::socket::borrowed::control::Control;
+use crate::socket::borrowed::outbox::Subject;
 use crate::socket::borrowed::requests::{CONTROL_MAX, Call, OPTION_MAX, REPLY_MAX, Reply, Request};
 use crate::socket::borrowed::{Borrowed, ReadRequest};
-use crate::socket::description::Description;
+use crate::socket::description::{Description, Kind};
 use crate::socket::kernel_socket::is_readable;
 
 /// Longest payload of any datagram.
@@ -225,11 +227,12 @@ impl Process {
             .map(Errno)
     }
 
-    /// An option of a socket of another process, which has its effect there once this returns. A
+    /// An option of a socket of another process, which has its effect there once this returns, or,
+    /// on a connection, before anything later if the owner does not answer: it may be stopped. A
     /// program of classic BPF is given by its instructions.
     pub(crate) fn set_where_it_lives(
         &self,
-        it: &Borrowed,
+        (socket, it): (&Description, &Borrowed),
         (level, name): (i32, i32),
         value: &[u8],
     ) -> Result<(), Errno> {
@@ -241,7 +244,16 @@ impl Process {
             ..Request::new(Call::SetOption, [level, name])
         };
         // An option that a confined process sets has no effect.
-        let reply = self.ask_owner(it, &request, &[], 0);
+        let reply = match socket.kind {
+            Kind::Stream => {
+                let id = it.id;
+                let subject = Subject::Option { id, level, name };
+                self.ask(it, &request, (&[], 0), |control, message, parts, max| {
+                    control.call_surely(message, parts, subject, max)
+                })
+            }
+            Kind::Dgram => self.ask_owner(it, &request, &[], 0),
+        };
         reply.map_or(Ok(()), |(reply, _)| refused(&reply))
     }
 
@@ -316,6 +328,24 @@ impl Process {
         data: &[IoSlice<'_>],
         room: usize,
     ) -> Option<(Reply, Vec<u8>)> {
+        self.ask(
+            it,
+            request,
+            (data, room),
+            |control, message, parts, max| match request.call {
+                Call::Unread | Call::Options => control.call_briefly(message, parts, max),
+                _ => control.call(message, parts, max),
+            },
+        )
+    }
+
+    fn ask(
+        &self,
+        it: &Borrowed,
+        request: &Request<'_>,
+        (data, room): (&[IoSlice<'_>], usize),
+        call: impl FnOnce(&Arc<Control>, Message, &[IoSlice<'_>], usize) -> Option<Vec<u8>>,
+    ) -> Option<(Reply, Vec<u8>)> {
         // A confined process may not send messages.
         if self.lending.keeps_out.load(Ordering::Relaxed) {
             return None;
@@ -333,11 +363,7 @@ impl Process {
             .chain(data.iter().map(|part| &**part))
             .map(IoSlice::new)
             .collect();
-        let (control, max) = (it.control()?, REPLY_MAX + room);
-        let result = match request.call {
-            Call::Unread | Call::Options => control.call_briefly(message, &parts, max),
-            _ => control.call(message, &parts, max),
-        }?;
+        let result = call(&it.control()?, message, &parts, REPLY_MAX + room)?;
         let (reply, data) = Reply::parse(&result)?;
         Some((reply, data.to_vec()))
     }

@@ -49,7 +49,7 @@ impl Process {
             return;
         }
         // It is tried again with the next call.
-        if self.has_other_callers(socket) {
+        if self.has_other_callers(socket) || it.is_owner_silent() {
             return it.resume();
         }
         let was_held = it.is_held();

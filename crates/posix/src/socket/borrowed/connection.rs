@@ -1,11 +1,12 @@
 //! A connection of another process, as the borrower knows it.
 
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::net::Shutdown;
-use slipstack_mem::{Descriptor, Guard, Lock};
+use slipstack_mem::{Descriptor, Lock};
 
 use crate::addr::{Family, Given, parse_peer};
 use crate::errno::Errno;
@@ -13,16 +14,13 @@ use crate::kernel::Kernel;
 use crate::socket::Dgram;
 use crate::socket::borrowed::child_message::{Message, MessageKind, ReadRequest};
 use crate::socket::borrowed::control::Control;
+use crate::socket::borrowed::outbox::{Subject, look};
 use crate::socket::borrowed::turns::Turns;
 use crate::socket::borrowed::{Names, PairName, Reads, Sent};
 use crate::socket::description::{Description, Kind};
 
 /// Token of a pair to whose steward there is no way; no message has it.
 const NO_WAY: u64 = u64::MAX;
-
-/// Tries to take a lock that others hold for moments only, and those after which the thread yields.
-const TRIES: u32 = 1000;
-const SPINS: u32 = 200;
 
 /// A connection that lives in another process.
 #[derive(Debug)]
@@ -137,7 +135,12 @@ impl Borrowed {
 
     /// Whether the options are to be asked for that were set before this program had it.
     pub(crate) fn lacks_options(&self) -> bool {
-        self.control().is_some() && !self.has_options.load(Ordering::Acquire)
+        !self.has_options.load(Ordering::Acquire) && self.control().is_some()
+    }
+
+    /// Whether the owner does not answer: it may be stopped.
+    pub(crate) fn is_owner_silent(&self) -> bool {
+        self.control().is_some_and(|control| control.is_silent())
     }
 
     pub(crate) fn note_options(&self) {
@@ -359,10 +362,10 @@ impl Borrowed {
             ReadRequest::Some(_) | ReadRequest::None => (request, is_prompt),
         };
         let name = (self.id, token);
-        let _ = match is_prompt {
+        match is_prompt {
             true => control.ask(Message::read(MessageKind::ReadNow, name, request)),
-            false => control.say(Message::read(MessageKind::Read, name, request), None),
-        };
+            false => deliver(&control, Message::read(MessageKind::Read, name, request)),
+        }
     }
 
     /// Returns whether the program learns now how the connection has ended; once.
@@ -410,7 +413,7 @@ impl Borrowed {
                 token: self.token().unwrap_or(0),
                 amount,
             };
-            let _ = control.say(message, None);
+            deliver(&control, message);
         }
     }
 
@@ -421,19 +424,15 @@ impl Borrowed {
     }
 }
 
-/// Takes a lock that others hold for moments only. `None`: it is held by the call that a signal has
-/// interrupted, or by a thread that this process does not have, because it has been forked.
-fn look<T>(lock: &Lock<T>) -> Option<Guard<'_, T>> {
-    for tries in 0..TRIES {
-        if let Some(guard) = lock.try_lock() {
-            return Some(guard);
-        }
-        match tries < SPINS {
-            true => std::hint::spin_loop(),
-            false => std::thread::yield_now(),
-        }
-    }
-    None
+/// Sends a message to a steward, which may get it later.
+fn deliver(control: &Arc<Control>, message: Message) {
+    // Of several of these the steward needs the last one.
+    let is_state = matches!(
+        message.kind,
+        MessageKind::Read | MessageKind::Hold | MessageKind::Leave
+    );
+    let subject = is_state.then_some(Subject::Kind(message.id, message.kind));
+    control.deliver(&[IoSlice::new(&message.bytes())], subject);
 }
 
 #[cfg(test)]

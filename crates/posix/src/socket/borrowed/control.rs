@@ -4,22 +4,25 @@ use std::io::{IoSlice, IoSliceMut};
 use std::iter;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::io::retry_on_intr;
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage};
 use rustix::process::Pid;
 use slipstack_channel::control::read_bytes;
-use slipstack_mem::Lock;
+use slipstack_mem::thread::spawn_quiet;
+use slipstack_mem::{Guard, Lock};
 
 use crate::errno::Errno;
 use crate::socket::Left;
 use crate::socket::borrowed::child_message::{
-    ANSWER_HEAD, GIVEN, GIVEN_APART, LEFT, Message, MessageKind, REFUSED, read_left,
+    ANSWER_HEAD, GIVEN, GIVEN_APART, LEFT, Message, MessageKind, REFUSED, ReadRequest, read_left,
     receive_with_ends,
 };
+use crate::socket::borrowed::outbox::{Outbox, Subject, look, send_now};
 
 /// Time for which a call that may not block waits for the steward to look.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
@@ -32,6 +35,9 @@ const GIFT_MAX: usize = 192 << 10;
 /// Longer than any datagram with its prefix.
 const LEFT_MAX: usize = 66 << 10;
 
+/// Interval at which it is looked whether another thread has got its answer.
+const TURN_LOOK: Duration = Duration::from_micros(100);
+
 /// Connections of one message at most: the steward's room is larger.
 const IDS_MAX: usize = 4096;
 
@@ -41,8 +47,11 @@ pub(crate) struct Control {
     end: OwnedFd,
     /// Another process than the owner has made it.
     is_branch: bool,
-    /// Taken while an answer is awaited.
-    turn: Lock<()>,
+    /// Taken while an answer is awaited. The questions that a silent owner has.
+    turn: Lock<Vec<Message>>,
+    /// The owner has not answered in time, and nothing has come from it since: it may be stopped.
+    is_silent: AtomicBool,
+    outbox: Lock<Outbox>,
     /// Datagrams that the owner has left to this process, with the numbers of their sockets.
     left: Lock<Vec<(u64, Left)>>,
 }
@@ -52,7 +61,9 @@ impl Control {
         Control {
             end,
             is_branch: false,
-            turn: Lock::new(()),
+            turn: Lock::default(),
+            is_silent: AtomicBool::new(false),
+            outbox: Lock::default(),
             left: Lock::default(),
         }
     }
@@ -86,6 +97,7 @@ impl Control {
         self.end.as_raw_fd()
     }
 
+    /// Sends a message, for which the owner has room at some time.
     pub(crate) fn say(&self, message: Message, end: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -94,9 +106,95 @@ impl Control {
             ancillary.push(SendAncillaryMessage::ScmRights(&ends));
         }
         let bytes = message.bytes();
-        let bytes = [IoSlice::new(&bytes)];
-        rustix::net::sendmsg(&self.end, &bytes, &mut ancillary, SendFlags::NOSIGNAL)?;
+        self.send(&[IoSlice::new(&bytes)], &mut ancillary)
+    }
+
+    fn send(
+        &self,
+        parts: &[IoSlice<'_>],
+        ancillary: &mut SendAncillaryBuffer<'_, '_, '_>,
+    ) -> Result<(), Errno> {
+        loop {
+            if let Some(sent) = self.try_send(parts, ancillary) {
+                return sent;
+            }
+            self.await_room()?;
+        }
+    }
+
+    /// Sends a message that has no answer, or whose answer is not waited for. If the owner takes
+    /// none now, it is kept and sent later, unless another about its subject has replaced it.
+    pub(crate) fn deliver(self: &Arc<Self>, parts: &[IoSlice<'_>], subject: Option<Subject>) {
+        let mut none = SendAncillaryBuffer::default();
+        if self.try_send(parts, &mut none).is_some() {
+            return;
+        }
+        let Some(mut outbox) = look(&self.outbox) else {
+            let _ = self.send(parts, &mut none);
+            return;
+        };
+        let bytes = parts.iter().flat_map(|part| part.iter().copied());
+        outbox.keep(bytes.collect(), subject);
+        if !outbox.has_sender {
+            let this = Arc::clone(self);
+            let send = move || while this.await_room().is_ok() && !this.empty_outbox() {};
+            outbox.has_sender = spawn_quiet("slipstack-outbox", send).is_ok();
+        }
+    }
+
+    /// Sends what is kept as far as there is room. Returns whether nothing is kept any more.
+    fn empty_outbox(&self) -> bool {
+        let mut outbox = self.outbox.lock();
+        let is_empty = outbox.flush(&self.end);
+        outbox.has_sender &= !is_empty;
+        is_empty
+    }
+
+    /// Sends a message after those that are kept. `None`: there is no room.
+    fn try_send(
+        &self,
+        parts: &[IoSlice<'_>],
+        ancillary: &mut SendAncillaryBuffer<'_, '_, '_>,
+    ) -> Option<Result<(), Errno>> {
+        // Kept until this one has been sent, so that no kept one comes behind it.
+        let mut outbox = look(&self.outbox);
+        if outbox.as_mut().is_some_and(|it| !it.flush(&self.end)) {
+            return None;
+        }
+        match send_now(&self.end, parts, Some(ancillary)) {
+            Err(rustix::io::Errno::AGAIN) => None,
+            sent => Some(sent.map_err(Errno::from)),
+        }
+    }
+
+    fn await_room(&self) -> Result<(), Errno> {
+        let mut fds = [PollFd::new(&self.end, PollFlags::OUT)];
+        rustix::event::poll(&mut fds, None)?;
         Ok(())
+    }
+
+    /// Whether the owner has not answered in time, and has said nothing since.
+    pub(crate) fn is_silent(&self) -> bool {
+        if self.is_silent.load(Ordering::Relaxed)
+            && let Some(_turn) = self.turn.try_lock()
+        {
+            self.keep_left();
+        }
+        self.is_silent.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the answers to other threads' questions, if the owner is not silent.
+    fn turn_within(&self, limit: Duration) -> Option<Guard<'_, Vec<Message>>> {
+        let begun = Instant::now();
+        loop {
+            if let Some(turn) = look(&self.turn) {
+                return Some(turn);
+            }
+            if self.is_silent.load(Ordering::Relaxed) || begun.elapsed() >= limit {
+                return None;
+            }
+            std::thread::sleep(TURN_LOOK);
+        }
     }
 
     /// Whether the owner has ended, or does within `patience`.
@@ -108,7 +206,7 @@ impl Control {
     }
 
     /// Tells the steward of connections that were closed unused.
-    pub(crate) fn give_back(&self, ids: &[u64]) {
+    pub(crate) fn give_back(self: &Arc<Self>, ids: &[u64]) {
         let head = Message {
             kind: MessageKind::GiveAllBack,
             id: 0,
@@ -116,32 +214,53 @@ impl Control {
             amount: 0,
         };
         let head = head.bytes();
-        let mut none = SendAncillaryBuffer::default();
         for ids in ids.chunks(IDS_MAX) {
             let ids: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
-            let parts = [&head[..], &ids].map(IoSlice::new);
-            let _ = rustix::net::sendmsg(&self.end, &parts, &mut none, SendFlags::NOSIGNAL);
+            self.deliver(&[&head[..], &ids].map(IoSlice::new), None);
         }
     }
 
-    /// Says it and waits, for a while, until the steward has acted on it.
-    pub(crate) fn ask(&self, message: Message) -> Result<(), Errno> {
-        let _turn = self.turn.lock();
+    /// Says it and waits, for a while, until the steward has acted on it. A silent owner is not
+    /// asked again for the same bytes.
+    pub(crate) fn ask(self: &Arc<Self>, message: Message) {
+        let bytes = message.bytes();
+        let bytes = [IoSlice::new(&bytes)];
+        let subject = Some(Subject::Kind(message.id, message.kind));
+        let Some(mut told) = self.turn_within(ANSWER_TIMEOUT) else {
+            return self.deliver(&bytes, subject);
+        };
         // Late replies.
         self.keep_left();
-        self.say(message, None)?;
-        let mut fds = [PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN)];
-        let timeout = Timespec::try_from(ANSWER_TIMEOUT).unwrap_or_default();
-        let _ = rustix::event::poll(&mut fds, Some(&timeout));
-        Ok(())
+        let was_silent = self.is_silent.load(Ordering::Relaxed);
+        if !was_silent {
+            told.clear();
+        }
+        let is_all = ReadRequest::of(message.amount) == ReadRequest::All;
+        if !is_all && told.contains(&message) {
+            return;
+        }
+        self.deliver(&bytes, subject);
+        if !was_silent {
+            let mut fds = [PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN)];
+            let timeout = Timespec::try_from(ANSWER_TIMEOUT).unwrap_or_default();
+            if rustix::event::poll(&mut fds, Some(&timeout)) != Ok(0) {
+                return;
+            }
+            self.is_silent.store(true, Ordering::Relaxed);
+        }
+        told.push(message);
     }
 
     /// Asks for a connection ([`MessageKind::Want`](super::child_message::MessageKind::Want)),
     /// which comes with the steward's end of its pair. `None`: it stays, or the steward has no
     /// time.
     pub(crate) fn ask_for(&self, message: Message) -> Option<(Vec<u8>, Option<OwnedFd>)> {
-        let _turn = self.turn.lock();
-        self.say(message, None).ok()?;
+        if self.is_silent() {
+            return None;
+        }
+        let _turn = self.turn_within(GIFT_TIMEOUT)?;
+        let (bytes, mut none) = (message.bytes(), SendAncillaryBuffer::default());
+        self.try_send(&[IoSlice::new(&bytes)], &mut none)?.ok()?;
         self.hear_answer(message.token, GIFT_MAX, Some(GIFT_TIMEOUT))
     }
 
@@ -154,36 +273,61 @@ impl Control {
         request: &[IoSlice<'_>],
         result_max: usize,
     ) -> Option<Vec<u8>> {
-        self.call_within(None, message, request, result_max)
+        let _turn = self.turn.lock();
+        let mut none = SendAncillaryBuffer::default();
+        let head = message.bytes();
+        let parts = after_head(&head, request);
+        while let Err(error) = self.send(&parts, &mut none) {
+            if error != Errno::EINTR {
+                return None;
+            }
+        }
+        self.hear(message, result_max, None)
     }
 
-    /// As [`Control::call`], of a call that never waits on the kernel: an owner that is stopped
-    /// does not hold it up for long.
+    /// As [`Control::call`], of a question that the kernel answers at once: an owner that is
+    /// stopped does not hold it up for long, and not again as long as it is silent.
     pub(crate) fn call_briefly(
         &self,
         message: Message,
         request: &[IoSlice<'_>],
         result_max: usize,
     ) -> Option<Vec<u8>> {
-        self.call_within(Some(ANSWER_TIMEOUT), message, request, result_max)
+        if self.is_silent() {
+            return None;
+        }
+        let _turn = self.turn_within(ANSWER_TIMEOUT)?;
+        let head = message.bytes();
+        let mut none = SendAncillaryBuffer::default();
+        let sent = self.try_send(&after_head(&head, request), &mut none);
+        sent?.ok()?;
+        self.hear(message, result_max, Some(ANSWER_TIMEOUT))
     }
 
-    fn call_within(
-        &self,
-        limit: Option<Duration>,
+    /// As [`Control::call_briefly`], of a call that must not be lost: the owner makes it before
+    /// anything that is said later, but perhaps after this has returned (`None`). Of those about
+    /// one subject it makes the last one.
+    pub(crate) fn call_surely(
+        self: &Arc<Self>,
         message: Message,
         request: &[IoSlice<'_>],
+        subject: Subject,
         result_max: usize,
     ) -> Option<Vec<u8>> {
-        let _turn = self.turn.lock();
+        let is_silent = self.is_silent();
+        let turn = self.turn_within(ANSWER_TIMEOUT).filter(|_| !is_silent);
         let head = message.bytes();
-        let parts: Vec<IoSlice<'_>> = iter::once(&head[..])
-            .chain(request.iter().map(|part| &**part))
-            .map(IoSlice::new)
-            .collect();
-        let mut none = SendAncillaryBuffer::default();
-        let send = || rustix::net::sendmsg(&self.end, &parts, &mut none, SendFlags::NOSIGNAL);
-        retry_on_intr(send).ok()?;
+        self.deliver(&after_head(&head, request), Some(subject));
+        let _turn = turn?;
+        self.hear(message, result_max, Some(ANSWER_TIMEOUT))
+    }
+
+    fn hear(
+        &self,
+        message: Message,
+        result_max: usize,
+        limit: Option<Duration>,
+    ) -> Option<Vec<u8>> {
         let answer = self.hear_answer(message.token, ANSWER_HEAD + result_max, limit);
         answer.map(|(result, _)| result)
     }
@@ -203,7 +347,11 @@ impl Control {
     fn keep_left(&self) {
         let seen = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         let mut room = Vec::new();
-        while let Ok((1.., _)) = rustix::net::recv(&self.end, &mut [0; 1], seen) {
+        while let Ok((len, _)) = rustix::net::recv(&self.end, &mut [0; 1], seen) {
+            self.is_silent.store(false, Ordering::Relaxed);
+            if len == 0 {
+                return;
+            }
             room.resize(LEFT_MAX, 0);
             match rustix::net::recv(&self.end, &mut room[..], RecvFlags::DONTWAIT) {
                 Ok((len, _)) => self.left.lock().extend(read_left(&room[..len])),
@@ -221,17 +369,22 @@ impl Control {
         let begun = Instant::now();
         let mut answer = vec![0; max];
         loop {
-            let left = match limit {
-                Some(limit) => Some(limit.checked_sub(begun.elapsed())?),
-                None => None,
-            };
+            let left = limit.map(|limit| limit.checked_sub(begun.elapsed()));
+            if left == Some(None) {
+                self.is_silent.store(true, Ordering::Relaxed);
+                return None;
+            }
+            let left = left.flatten();
             let mut fds = [PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN)];
             let timeout = left.and_then(|left| Timespec::try_from(left).ok());
             let _ = rustix::event::poll(&mut fds, timeout.as_ref());
             let place = &mut [IoSliceMut::new(&mut answer)];
             let (len, [pair, file]) = match receive_with_ends(&self.end, place) {
                 Ok((0, _)) => return None,
-                Ok(received) => received,
+                Ok(received) => {
+                    self.is_silent.store(false, Ordering::Relaxed);
+                    received
+                }
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => continue,
                 Err(_) => return None,
             };
@@ -251,153 +404,10 @@ impl Control {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use slipstack_channel::Envelope;
-
-    use super::*;
-    use crate::lending::pump::ROOM;
-    use crate::socket::borrowed::child_message::{
-        Heard, answer, control_pair, give, give_connection, hear, leave,
-    };
-
-    #[test]
-    fn a_message_arrives_unchanged() {
-        let (ours, theirs) = control_pair().unwrap();
-        let control = Control::new(theirs);
-        let said = Message {
-            kind: MessageKind::Shut,
-            id: 7,
-            token: u64::MAX - 1,
-            amount: 2,
-        };
-        control.say(said, None).unwrap();
-        let (told, _end) = control_pair().unwrap();
-        control.say(said, Some(told.as_fd())).unwrap();
-        assert!(matches!(hear(&ours, &mut []), Heard::Message(it, 0, None) if it == said));
-        assert!(matches!(hear(&ours, &mut []), Heard::Message(it, 0, Some(_)) if it == said));
-        assert!(matches!(hear(&ours, &mut []), Heard::Nothing));
-        rustix::net::send(&control.end, b"what?", SendFlags::empty()).unwrap();
-        assert!(matches!(hear(&ours, &mut []), Heard::Noise));
-        drop(control);
-        assert!(matches!(hear(&ours, &mut []), Heard::End));
-    }
-
-    #[test]
-    fn datagrams_that_come_before_a_question_are_kept() {
-        let (ours, theirs) = control_pair().unwrap();
-        let control = Control::new(theirs);
-        let from = Some("10.0.0.1:53".parse().unwrap());
-        for (id, len) in [(1, 3), (2, 65_000), (1, 0)] {
-            let envelope = Envelope {
-                peer: from,
-                ..Envelope::default()
-            };
-            assert!(leave(
-                &ours,
-                id,
-                &Left::new(envelope, vec![7; len]).unwrap()
-            ));
-            answer(&ours);
-        }
-        control.keep_left();
-        assert!(matches!(
-            rustix::net::recv(&control.end, &mut [0; 1], RecvFlags::DONTWAIT),
-            Err(rustix::io::Errno::AGAIN)
-        ));
-        let lens = |id| {
-            control
-                .take_left(id)
-                .iter()
-                .map(|it| it.bytes.len())
-                .collect()
-        };
-        let (first, second): (Vec<usize>, Vec<usize>) = (lens(1), lens(2));
-        assert_eq!((first, second), (vec![3, 0], vec![65_000]));
-    }
-
-    #[test]
-    fn a_call_waits_for_its_own_result() {
-        let (ours, theirs) = control_pair().unwrap();
-        let control = Control::new(theirs);
-        let message = Message {
-            kind: MessageKind::Call,
-            id: 1,
-            token: 9,
-            amount: 0,
-        };
-        answer(&ours);
-        assert!(give(&ours, 8, [&b"late"[..], b""]));
-        assert!(give(&ours, 9, [&b"in"[..], b"time"]));
-        let result = control.call(message, &[IoSlice::new(b"please")], 100);
-        assert_eq!(result, Some(b"intime".to_vec()));
-        let mut room = [0; 10];
-        assert!(matches!(hear(&ours, &mut room), Heard::Message(it, 6, None) if it == message));
-        assert_eq!(&room[..6], b"please");
-        drop(ours);
-        assert_eq!(control.call(message, &[], 100), None);
-    }
-
-    #[test]
-    fn many_connections_are_given_back_with_few_messages() {
-        let (ours, theirs) = control_pair().unwrap();
-        let control = Control::new(theirs);
-        let ids: Vec<u64> = (0..IDS_MAX as u64 + 1).map(|id| id << 40 | id).collect();
-        control.give_back(&ids);
-        let mut room = vec![0; ROOM];
-        let mut came = Vec::new();
-        for count in [IDS_MAX, 1] {
-            let Heard::Message(message, len, None) = hear(&ours, &mut room) else {
-                panic!("{} ids have come", came.len());
-            };
-            assert_eq!((message.kind, len), (MessageKind::GiveAllBack, count * 8));
-            came.extend_from_slice(&room[..len]);
-        }
-        let all: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
-        assert!(came == all);
-        assert!(matches!(hear(&ours, &mut room), Heard::Nothing));
-    }
-
-    #[test]
-    fn a_connection_image_of_any_length_arrives_with_its_socket() {
-        let (ours, theirs) = control_pair().unwrap();
-        let control = Control::new(theirs);
-        let want = Message {
-            kind: MessageKind::Want,
-            id: 1,
-            token: 9,
-            amount: 0,
-        };
-        for len in [16, 3 << 20] {
-            let connection = vec![7; len];
-            assert!(give_connection(&ours, 9, &connection, ours.as_fd()));
-            let (came, pair) = control.ask_for(want).unwrap();
-            assert!(came == connection && pair.is_some(), "{len}");
-        }
-    }
-
-    #[test]
-    fn a_waiting_thread_continues_when_there_is_an_answer() {
-        let (ours, theirs) = control_pair().unwrap();
-        let control = Control::new(theirs);
-        answer(&ours);
-        answer(&ours);
-        let message = Message {
-            kind: MessageKind::ReadNow,
-            id: 1,
-            token: 1,
-            amount: 1,
-        };
-        std::thread::scope(|scope| {
-            let asker = scope.spawn(|| control.ask(message));
-            loop {
-                if let Heard::Message(..) = hear(&ours, &mut []) {
-                    break;
-                }
-                std::thread::yield_now();
-            }
-            answer(&ours);
-            assert_eq!(asker.join().unwrap(), Ok(()));
-        });
-    }
+fn after_head<'a>(head: &'a [u8], request: &'a [IoSlice<'_>]) -> Vec<IoSlice<'a>> {
+    let request = request.iter().map(|part| &**part);
+    iter::once(head).chain(request).map(IoSlice::new).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ mod connection;
 pub(crate) mod control;
 mod lent;
 mod names;
+pub(crate) mod outbox;
 mod reads;
 pub(crate) mod requests;
 mod sent;
