@@ -212,9 +212,12 @@ impl Process {
                 Some(Entry::Routes(_)) | None => continue,
             };
             let is_stream = socket.kind == Kind::Stream;
+            let mut remote = None;
             let letter = match socket.decided() {
                 Some(Decided::Listener(_)) => 'l',
                 Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => {
+                    remote = *dgram.remote.lock();
+                    self.name_for_heir(&socket, dgram);
                     socket.leave_unread();
                     'u'
                 }
@@ -229,7 +232,8 @@ impl Process {
             };
             let nonblocking = if socket.is_nonblocking() { "n" } else { "" };
             let inode = self.ids.inode_of(&socket);
-            items.push(format!("{letter}{number}{nonblocking}/{inode}"));
+            let remote = remote.map_or_else(String::new, |it| format!("/{it}"));
+            items.push(format!("{letter}{number}{nonblocking}/{inode}{remote}"));
         }
         // A process that only receives a connection does not share the ports.
         if items.iter().any(|item| !item.starts_with(['c', 'd', 'h'])) {
@@ -280,7 +284,8 @@ impl Process {
             'd' => return self.inherit_held(&item[1..], Kind::Dgram, steward_sockets),
             _ => {}
         }
-        let (item, inode) = item.split_once('/').map_or((item, ""), |it| it);
+        let (item, rest) = item.split_once('/').unwrap_or((item, ""));
+        let (inode, remote) = rest.split_once('/').unwrap_or((rest, ""));
         let is_nonblocking = item.ends_with('n');
         let kind = match item.chars().next()? {
             'l' | 'b' => Kind::Stream,
@@ -327,6 +332,9 @@ impl Process {
         }
         apply_dgram_options(&socket);
         self.install(number, &socket);
+        if let Ok(remote) = remote.parse() {
+            self.table.connect_received(number.number(), remote);
+        }
         Some(())
     }
 

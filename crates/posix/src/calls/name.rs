@@ -139,6 +139,26 @@ impl Process {
         Ok(())
     }
 
+    /// Gives a datagram socket whose port the stack has chosen the kernel's part from which another
+    /// program makes its own. If the kernel refuses the port, that program finds it unbound.
+    pub(crate) fn name_for_heir(&self, socket: &Arc<Description>, dgram: &Dgram) {
+        if socket.kernel_number().is_some() || socket.cold.lock().bound.is_some() {
+            return;
+        }
+        let Some(local) = dgram.local() else {
+            // It has been disconnected, which gave its port back.
+            socket.materialize_for_exec(self);
+            return;
+        };
+        let Ok(number) = self.materialize(socket) else {
+            return;
+        };
+        let on = 1i32.to_ne_bytes();
+        let (level, name) = (libc::IPPROTO_IP, libc::IP_FREEBIND);
+        let _ = self.kernel.setsockopt(number.number(), level, name, &on);
+        let _ = self.bind_kernel_part(socket, number, local);
+    }
+
     /// Notifies sets that watch the socket, so that they carry out the intent when they are waited
     /// on. A process that has an engine need not wait for that, and a server's session does not:
     /// its peer may learn of the socket by another connection before the process waits.

@@ -99,6 +99,7 @@ impl Process {
             }
             Some(Decided::Dgram(dgram)) => {
                 let remote = *dgram.remote.lock();
+                self.name_for_heir(&socket, dgram);
                 socket.leave_unread();
                 self.leave_word(&socket, socket.kernel_number(), remote);
                 None
