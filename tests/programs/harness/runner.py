@@ -18,6 +18,10 @@ FOLDER = Path(__file__).resolve().parents[1]
 FURTHER_RUNS = 3
 
 
+def is_named(name, part):
+    return name.startswith(part) if "." in part else part in name
+
+
 def main():
     options = arguments()
     tests = load(FOLDER)
@@ -26,7 +30,7 @@ def main():
         for test in tests
         for mode in options.mode
         if mode in test.modes
-        and (not options.only or any(part in test.name for part in options.only))
+        and (not options.only or any(is_named(test.name, part) for part in options.only))
     ]
     if options.list:
         for test, mode in wanted:
@@ -49,7 +53,10 @@ def arguments():
         "--mode", action="append", choices=MODES, help="default: inprocess and instance"
     )
     parser.add_argument(
-        "--only", action="append", metavar="PART", help="tests whose name contains PART"
+        "--only",
+        action="append",
+        metavar="PART",
+        help="tests whose name contains PART, or begins with it where that has a dot",
     )
     parser.add_argument("--list", action="store_true", help="only name the tests")
     parser.add_argument(
