@@ -19,6 +19,11 @@ pub struct Ends {
 }
 
 impl Ends {
+    /// Local, remote.
+    pub fn addrs(&self) -> (SocketAddr, SocketAddr) {
+        (self.local.decode(), self.remote.decode())
+    }
+
     #[inline]
     pub fn of(local: SocketAddr, remote: SocketAddr) -> Ends {
         Ends {

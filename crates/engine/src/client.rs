@@ -5,8 +5,8 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use slipstack_channel::{
-    Charges, EngineEnd, Envelope, LazyBox, Limits, Reason, ReceiveRing, ReturnedRing, SendSide,
-    SockId, State, Transport, charge_of,
+    Charges, Ends, EngineEnd, Envelope, LazyBox, Limits, Reason, ReceiveRing, ReturnedRing,
+    SendSide, SockId, State, Transport, charge_of,
 };
 use slipstack_mem::Doorbell;
 use slipstack_stack::{ConnId, Instant, ListenerId, PortHold, SocketOptions, UdpId};
@@ -129,6 +129,8 @@ pub(crate) struct Socket {
     pub(crate) yields: Yields,
     /// The listener of an accepted connection.
     pub(crate) listener: Option<SockId>,
+    /// The two ends of that connection: those in the channel the program may have changed.
+    pub(crate) accepted_ends: Option<Ends>,
     /// Datagrams wait in the send ring, and leave in the socket's turn.
     pub(crate) waits_to_send: bool,
     /// The socket is listed in [`crate::waiting`].
@@ -167,6 +169,7 @@ impl Socket {
         options: None,
         yields: Yields::No,
         listener: None,
+        accepted_ends: None,
         waits_to_send: false,
         has_turn: false,
         queue: None,

@@ -421,6 +421,7 @@ impl Environment {
         socket.state = State::CONNECTED | State::BOUND;
         socket.step = step;
         socket.listener = Some(listener.sock);
+        socket.accepted_ends = Some(*ends);
         client.has_waiting = true;
         self.left_at = due_at.map_or(self.left_at, |at| at.min(self.left_at));
         self.has_rest = true;

@@ -232,8 +232,8 @@ impl Engine {
 
     /// Returns a socket's connection that has ended by an error.
     fn look_at_ended(&mut self, owner: Owner) -> Option<Moving> {
-        let (socket, end) = self.env.client(owner.client)?.find(owner.sock)?;
-        let (ends, listener) = (end.addrs(owner.sock)?, socket.listener?);
+        let socket = self.env.socket(owner)?;
+        let (ends, listener) = (socket.accepted_ends?.addrs(), socket.listener?);
         socket.reason?;
         let sock = listener;
         let listener = self.env.socket(Owner { sock, ..owner });
