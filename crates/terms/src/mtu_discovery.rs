@@ -1,4 +1,4 @@
-//! Path MTU discovery of datagrams.
+//! Path MTU discovery of datagrams and connections.
 
 use crate::words::{WORDS, Words};
 

@@ -91,6 +91,11 @@ impl Manner {
         manner
     }
 
+    /// Returns whether its segments are ordinary ones, with or without DF.
+    pub fn may_search(self) -> bool {
+        self.0 & !Self::MAY_BE_CUT == 0
+    }
+
     #[inline]
     pub fn is_plain(self) -> bool {
         self.0 == 0

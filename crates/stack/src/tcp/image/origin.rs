@@ -11,6 +11,7 @@ use super::{
 use crate::effects::ConnectionOrigin;
 use crate::ids::ConnId;
 use crate::options::{Congestion, DEFAULT_TTL};
+use crate::tcp::bounds::Bounds;
 use crate::tcp::connection::Connection;
 use crate::tcp::flow::FlowKey;
 use crate::tcp::phase::Phase;
@@ -108,6 +109,7 @@ impl ConnectionImage {
         };
         let mut fields = Fields::empty(key, phase);
         fields.flags = origin.terms as u32 & SETTLED | BUFFER_FIXED | REBUILT;
+        fields.set_bounds(Bounds::default());
         (fields.iss, fields.irs) = ((origin.numbers >> 32) as u32, origin.numbers as u32);
         fields.ts_offset = (origin.timestamps >> 32) as u32;
         fields.ts_recent = origin.timestamps as u32;

@@ -169,7 +169,7 @@ pub fn on_wider_link(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
 /// Nothing is lost or suspect, and the answer to a probe will be understood.
 fn may_probe(conn: &Connection) -> bool {
     conn.opts.has_sack
-        && conn.opts.manner.is_plain()
+        && conn.opts.manner.may_search()
         && conn.rcv.assembler.is_none()
         && conn.cc.window.cwnd >= CWND_MIN.saturating_mul(conn.snd.mss.into())
         && conn

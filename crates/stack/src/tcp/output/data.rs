@@ -64,7 +64,7 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
         if conn.cc.is_paced && conn.pacing_holds(now) {
             break Stop::Pacing;
         }
-        // Only a connection with an active MTU search allocates `kept`.
+        // A connection without `kept` has no MTU search.
         if conn.kept.is_some() {
             match mtu_search::next(conn, now, cx) {
                 Step::Nothing => {}

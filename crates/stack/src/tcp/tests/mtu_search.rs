@@ -1,7 +1,7 @@
 //! The search for the path's MTU (RFC 4821 7.6): the outcomes of a probe.
 
 use super::harness::*;
-use crate::Counter;
+use crate::{Counter, MtuDiscovery, SocketOption};
 use slipstack_wire::tcp_options::{SackBlocks, TcpOptions};
 
 /// The base size, and the size halfway from there to the link's.
@@ -38,6 +38,16 @@ fn mtu_probes_are_sent_only_on_connections_with_sack() {
     // RFC 4821 6.1.
     assert_eq!(largest_after(searching(true), 200_000), PROBE);
     assert_eq!(largest_after(searching(false), 200_000), BASE);
+}
+
+#[test]
+fn a_connection_whose_packets_may_be_cut_is_probed() {
+    let mut world = searching(true);
+    let (now, conn) = (world.now, world.conn.unwrap());
+    let option = SocketOption::MtuDiscovery(MtuDiscovery::Dont);
+    let set = world.stack.tcp_set_option(now, conn, option, &mut world.fx);
+    assert_eq!(set, Ok(()));
+    assert_eq!(largest_after(world, 200_000), PROBE);
 }
 
 #[test]

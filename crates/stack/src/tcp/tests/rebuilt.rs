@@ -101,6 +101,15 @@ fn written_data_arrives_even_if_few_acknowledgements_were_reported() {
 }
 
 #[test]
+fn its_packets_have_df() {
+    let mut world = established();
+    world.write(3_000);
+    let sent = rebuilt(&world, progress(0, 3_000, 0)).take_sent();
+    assert!(!sent.is_empty());
+    assert!(sent.iter().all(|it| it.dont_fragment));
+}
+
+#[test]
 fn a_peer_that_has_closed_receives_our_fin() {
     let mut world = established();
     world.peer(FIN | ACK, b"bye");
