@@ -238,3 +238,22 @@ def calls_on_a_connection_whose_owner_is_stopped_hold_up_nobody_and_are_not_lost
     spent, waited = said[0], said.pop(4)
     assert spent < 1000 and 200 <= waited < 1000, f"{spent} ms, {waited} ms"
     assert said[1:] == [77, 1, 300, 77, 1], said
+
+
+def is_told_all(world, way):
+    server = world.stack(*world.program("stopped_owner.py"), world.address, 7870)
+    world.wait_port(7870, process=server)
+    with world.connect(7870, 30) as sock:
+        sock.sendall(way)
+        said = sock.makefile().readline()
+        assert said == "said 77 1\n", said
+
+
+@test
+def a_stopped_owner_is_told_all_of_a_child_that_ends(world):
+    is_told_all(world, b"e")
+
+
+@test
+def a_stopped_owner_is_told_all_of_a_child_that_becomes_another_program(world):
+    is_told_all(world, b"b")

@@ -240,6 +240,7 @@ impl Process {
             items.push(format!("k{:x}", self.engines.attach.family()));
         }
         self.engines.end_sessions(&self.engines.all());
+        self.lending.send_kept();
         (!items.is_empty()).then(|| items.join(","))
     }
 

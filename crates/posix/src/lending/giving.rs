@@ -219,8 +219,13 @@ impl Steward {
 
     /// The child has no use for it now.
     pub(super) fn on_leave(&mut self, key: u64, message: Message) {
-        self.wanted
-            .retain(|it| (it.child, it.message.id) != (key, message.id));
+        // The child no longer waits, but takes an owner that never answers for a stopped one.
+        let is_it = |it: &mut Wanted| (it.child, it.message.id) == (key, message.id);
+        for wanted in self.wanted.extract_if(.., is_it) {
+            if let Some(child) = self.children.get(&key) {
+                refuse(&child.control, wanted.message.token);
+            }
+        }
         if let Some(given) = self.take_given(key, message.id) {
             self.come_back(&given);
         }

@@ -166,6 +166,16 @@ impl Lending {
         }
     }
 
+    /// Waits until owners that are stopped have taken what this process has said, before it ends or
+    /// becomes another program.
+    pub(crate) fn send_kept(&self) {
+        // A signal's handler may have interrupted the thread that holds the lock.
+        let controls = self.controls.try_lock().map(|it| it.clone());
+        for control in controls.into_iter().flatten() {
+            control.send_kept();
+        }
+    }
+
     /// Marks the control sockets close-on-exec again after a failed `exec`.
     pub(crate) fn keep_controls(&self) {
         for control in self.controls.lock().iter() {

@@ -28,8 +28,9 @@ use crate::socket::description::{Description, Kind};
 
 /// Connections that have something, taken off the list at once.
 const READY_MAX: usize = 64;
-/// Messages of one child, taken at once.
-const MESSAGES_MAX: usize = 16;
+/// Messages of one child, taken at once: more than a control socket holds, so that all of them are
+/// heard before an end of a pair that came after them.
+const MESSAGES_MAX: usize = 512;
 /// A pump is notified once of each change, at either side.
 const CHILD_EDGES: EventFlags = EventFlags::IN
     .union(EventFlags::RDHUP)

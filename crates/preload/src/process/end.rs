@@ -36,6 +36,11 @@ pub extern "C" fn end_in_order() {
         };
         raw::with_room(|| leave_to_borrowers(process, end));
     }
+    if !IS_SHUT_IN.load(Relaxed)
+        && let Some(process) = current()
+    {
+        process.send_kept();
+    }
     end();
 }
 

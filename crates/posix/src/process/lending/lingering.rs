@@ -27,6 +27,12 @@ impl Process {
         has_any
     }
 
+    /// Called when the program ends: options and ends that a stopped owner has not taken are not
+    /// lost.
+    pub fn send_kept(&self) {
+        self.lending.send_kept();
+    }
+
     /// Serves the users of this process's connections after the program has ended. Returns when
     /// there are none. Not for a process with other threads, which would go on too.
     pub fn outlast_borrowers(&'static self) {

@@ -426,7 +426,7 @@ impl Borrowed {
 
 /// Sends a message to a steward, which may get it later.
 fn deliver(control: &Arc<Control>, message: Message) {
-    // Of several of these the steward needs the last one.
+    // The last of several messages of such a kind replaces the others.
     let is_state = matches!(
         message.kind,
         MessageKind::Read | MessageKind::Hold | MessageKind::Leave

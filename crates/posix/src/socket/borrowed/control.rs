@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::retry_on_intr;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage};
 use rustix::process::Pid;
@@ -37,6 +38,9 @@ const LEFT_MAX: usize = 66 << 10;
 
 /// Interval at which it is looked whether another thread has got its answer.
 const TURN_LOOK: Duration = Duration::from_micros(100);
+
+/// Looks for the outbox of a process that ends: a thread that has it may wait for a processor.
+const LOCK_LOOKS: u32 = 1000;
 
 /// Connections of one message at most: the steward's room is larger.
 const IDS_MAX: usize = 4096;
@@ -137,17 +141,45 @@ impl Control {
         outbox.keep(bytes.collect(), subject);
         if !outbox.has_sender {
             let this = Arc::clone(self);
-            let send = move || while this.await_room().is_ok() && !this.empty_outbox() {};
+            let send = move || this.empty_outbox();
             outbox.has_sender = spawn_quiet("slipstack-outbox", send).is_ok();
+            if !outbox.has_sender {
+                drop(outbox);
+                self.empty_outbox();
+            }
         }
     }
 
-    /// Sends what is kept as far as there is room. Returns whether nothing is kept any more.
-    fn empty_outbox(&self) -> bool {
-        let mut outbox = self.outbox.lock();
-        let is_empty = outbox.flush(&self.end);
-        outbox.has_sender &= !is_empty;
-        is_empty
+    /// Waits until all that is kept has been sent, unless a call is here that a signal has
+    /// interrupted.
+    pub(crate) fn send_kept(&self) {
+        let mut outbox = look(&self.outbox);
+        for _ in 0..LOCK_LOOKS {
+            if outbox.is_some() {
+                break;
+            }
+            std::thread::sleep(TURN_LOOK);
+            outbox = look(&self.outbox);
+        }
+        if outbox.is_some_and(|outbox| outbox.has_sender) {
+            self.empty_outbox();
+        }
+    }
+
+    /// Waits until all that is kept has been sent.
+    fn empty_outbox(&self) {
+        loop {
+            let mut outbox = self.outbox.lock();
+            if outbox.flush(&self.end) {
+                outbox.has_sender = false;
+                return;
+            }
+            drop(outbox);
+            if self.await_room().is_err() {
+                self.outbox.lock().has_sender = false;
+                return;
+            }
+        }
     }
 
     /// Sends a message after those that are kept. `None`: there is no room.
@@ -169,16 +201,16 @@ impl Control {
 
     fn await_room(&self) -> Result<(), Errno> {
         let mut fds = [PollFd::new(&self.end, PollFlags::OUT)];
-        rustix::event::poll(&mut fds, None)?;
+        retry_on_intr(|| rustix::event::poll(&mut fds, None))?;
         Ok(())
     }
 
     /// Whether the owner has not answered in time, and has said nothing since.
     pub(crate) fn is_silent(&self) -> bool {
         if self.is_silent.load(Ordering::Relaxed)
-            && let Some(_turn) = self.turn.try_lock()
+            && let Some(mut told) = self.turn.try_lock()
         {
-            self.keep_left();
+            self.keep_left(&mut told);
         }
         self.is_silent.load(Ordering::Relaxed)
     }
@@ -225,18 +257,16 @@ impl Control {
     pub(crate) fn ask(self: &Arc<Self>, message: Message) {
         let bytes = message.bytes();
         let bytes = [IoSlice::new(&bytes)];
-        let subject = Some(Subject::Kind(message.id, message.kind));
+        // One for all bytes counts whatever comes after it.
+        let is_all = ReadRequest::of(message.amount) == ReadRequest::All;
+        let subject = (!is_all).then_some(Subject::Kind(message.id, message.kind));
         let Some(mut told) = self.turn_within(ANSWER_TIMEOUT) else {
             return self.deliver(&bytes, subject);
         };
         // Late replies.
-        self.keep_left();
+        self.keep_left(&mut told);
         let was_silent = self.is_silent.load(Ordering::Relaxed);
-        if !was_silent {
-            told.clear();
-        }
-        let is_all = ReadRequest::of(message.amount) == ReadRequest::All;
-        if !is_all && told.contains(&message) {
+        if subject.is_some() && told.contains(&message) {
             return;
         }
         self.deliver(&bytes, subject);
@@ -258,10 +288,10 @@ impl Control {
         if self.is_silent() {
             return None;
         }
-        let _turn = self.turn_within(GIFT_TIMEOUT)?;
+        let mut told = self.turn_within(GIFT_TIMEOUT)?;
         let (bytes, mut none) = (message.bytes(), SendAncillaryBuffer::default());
         self.try_send(&[IoSlice::new(&bytes)], &mut none)?.ok()?;
-        self.hear_answer(message.token, GIFT_MAX, Some(GIFT_TIMEOUT))
+        self.hear_answer(&mut told, message.token, GIFT_MAX, Some(GIFT_TIMEOUT))
     }
 
     /// Has the owner make a call
@@ -273,7 +303,7 @@ impl Control {
         request: &[IoSlice<'_>],
         result_max: usize,
     ) -> Option<Vec<u8>> {
-        let _turn = self.turn.lock();
+        let mut told = self.turn.lock();
         let mut none = SendAncillaryBuffer::default();
         let head = message.bytes();
         let parts = after_head(&head, request);
@@ -282,7 +312,7 @@ impl Control {
                 return None;
             }
         }
-        self.hear(message, result_max, None)
+        self.hear(&mut told, message, result_max, None)
     }
 
     /// As [`Control::call`], of a question that the kernel answers at once: an owner that is
@@ -296,12 +326,13 @@ impl Control {
         if self.is_silent() {
             return None;
         }
-        let _turn = self.turn_within(ANSWER_TIMEOUT)?;
+        let mut told = self.turn_within(ANSWER_TIMEOUT)?;
+        self.keep_left(&mut told);
         let head = message.bytes();
         let mut none = SendAncillaryBuffer::default();
         let sent = self.try_send(&after_head(&head, request), &mut none);
         sent?.ok()?;
-        self.hear(message, result_max, Some(ANSWER_TIMEOUT))
+        self.hear(&mut told, message, result_max, Some(ANSWER_TIMEOUT))
     }
 
     /// As [`Control::call_briefly`], of a call that must not be lost: the owner makes it before
@@ -318,24 +349,24 @@ impl Control {
         let turn = self.turn_within(ANSWER_TIMEOUT).filter(|_| !is_silent);
         let head = message.bytes();
         self.deliver(&after_head(&head, request), Some(subject));
-        let _turn = turn?;
-        self.hear(message, result_max, Some(ANSWER_TIMEOUT))
+        let mut told = turn?;
+        self.hear(&mut told, message, result_max, Some(ANSWER_TIMEOUT))
     }
 
     fn hear(
         &self,
+        told: &mut Vec<Message>,
         message: Message,
         result_max: usize,
         limit: Option<Duration>,
     ) -> Option<Vec<u8>> {
-        let answer = self.hear_answer(message.token, ANSWER_HEAD + result_max, limit);
+        let answer = self.hear_answer(told, message.token, ANSWER_HEAD + result_max, limit);
         answer.map(|(result, _)| result)
     }
 
     /// Takes the datagrams that the owner has left of socket `id`.
     pub(crate) fn take_left(&self, id: u64) -> Vec<Left> {
-        let _turn = self.turn.lock();
-        self.keep_left();
+        self.keep_left(&mut self.turn.lock());
         let mut left = self.left.lock();
         left.extract_if(.., |(of, _)| *of == id)
             .map(|(_, it)| it)
@@ -344,11 +375,11 @@ impl Control {
 
     /// Reads the messages that have come, and keeps the datagrams among them. Usually there are
     /// none, so no room is made before one is seen: a child that has just begun has no memory yet.
-    fn keep_left(&self) {
+    fn keep_left(&self, told: &mut Vec<Message>) {
         let seen = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         let mut room = Vec::new();
         while let Ok((len, _)) = rustix::net::recv(&self.end, &mut [0; 1], seen) {
-            self.is_silent.store(false, Ordering::Relaxed);
+            self.end_silence(told);
             if len == 0 {
                 return;
             }
@@ -360,8 +391,15 @@ impl Control {
         }
     }
 
+    /// Something has come from the owner.
+    fn end_silence(&self, told: &mut Vec<Message>) {
+        self.is_silent.store(false, Ordering::Relaxed);
+        told.clear();
+    }
+
     fn hear_answer(
         &self,
+        told: &mut Vec<Message>,
         token: u64,
         max: usize,
         limit: Option<Duration>,
@@ -382,10 +420,15 @@ impl Control {
             let (len, [pair, file]) = match receive_with_ends(&self.end, place) {
                 Ok((0, _)) => return None,
                 Ok(received) => {
-                    self.is_silent.store(false, Ordering::Relaxed);
+                    self.end_silence(told);
                     received
                 }
-                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => continue,
+                // Behind ECONNRESET, of an owner that has ended with unread messages, come answers.
+                Err(
+                    rustix::io::Errno::AGAIN
+                    | rustix::io::Errno::INTR
+                    | rustix::io::Errno::CONNRESET,
+                ) => continue,
                 Err(_) => return None,
             };
             let is_it = len >= ANSWER_HEAD && answer[1..ANSWER_HEAD] == token.to_le_bytes();

@@ -48,7 +48,7 @@ fn datagrams_that_come_before_a_question_are_kept() {
         ));
         answer(&ours);
     }
-    control.keep_left();
+    control.keep_left(&mut Vec::new());
     assert!(matches!(
         rustix::net::recv(&control.end, &mut [0; 1], RecvFlags::DONTWAIT),
         Err(rustix::io::Errno::AGAIN)
