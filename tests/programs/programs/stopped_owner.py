@@ -1,8 +1,9 @@
 """A child that uses a connection whose owner is stopped: stopped_owner.py ADDRESS PORT.
 
-The child is another program. It says how many milliseconds its calls have taken and which values it
-has found; when it has ended the owner says the values that it finds itself. Asked by `e` or `b`, the
-child ends, or becomes another program, while the owner is stopped, which goes on a second later."""
+The child is another program. It says how many milliseconds its calls have taken and which values
+it has found; when it has ended the owner says the values that it finds itself. Asked by `e` or `b`,
+the child ends, or becomes another program, while the owner is stopped, which goes on a second
+later."""
 
 import os
 import signal

@@ -37,6 +37,7 @@ impl Process {
         if !attachments.is_empty() {
             self.realize_datagrams();
         }
+        self.lending.bringing.hold();
         let lends = !self.engines.is_attaching();
         if lends {
             // This lock comes first: one thread forks at a time.

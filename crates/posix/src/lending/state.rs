@@ -47,6 +47,9 @@ pub(crate) struct StewardSockets {
 #[derive(Debug, Default)]
 pub(crate) struct Lending {
     pub(crate) fork: Lock<Option<Fork>>,
+    /// Taken while a socket of another process becomes one of this process, and by a fork before it
+    /// prepares what the child may use, which would be something else then.
+    pub(crate) bringing: Lock<()>,
     /// Descriptors of the stewards, and numbers of connections that only they use. Children close
     /// them.
     pub(crate) numbers: Lock<Vec<i32>>,
@@ -123,6 +126,7 @@ impl Lending {
         self.kernel_parts.release();
         self.numbers.release();
         self.fork.release();
+        self.bringing.release();
     }
 
     /// Nobody needs the way to the steward any more of a connection that has come in a message.

@@ -145,6 +145,7 @@ impl Process {
         };
         let stream = travelling.arrive(attachment, sock)?;
         apply_stream_options(socket, &stream);
+        let _bringing = self.lending.bringing.lock();
         socket.bring(Decided::Stream(stream));
         self.settle_brought(socket);
         Some(())

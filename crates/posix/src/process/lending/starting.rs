@@ -115,6 +115,7 @@ impl Process {
             .iter()
             .filter_map(|(from, _)| self.table.socket(*from));
         let wanted: Vec<Arc<Description>> = wanted.collect();
+        let _bringing = self.lending.bringing.lock();
         let fork = self.prepare_child(wanted.iter())?;
         let mut described = Vec::new();
         for (from, to) in copies {

@@ -71,6 +71,7 @@ impl Process {
             Side::Both if it.remote().is_some() => own.set_side(Side::Stack),
             _ => {}
         }
+        let _bringing = self.lending.bringing.lock();
         self.lending.put_kernel_part(socket, it);
         own.apply(&socket.cold.lock().options);
         socket.bring(Decided::Dgram(*own));

@@ -130,6 +130,7 @@ impl Process {
             return None;
         };
         apply_stream_options(socket, &stream);
+        let _bringing = self.lending.bringing.lock();
         socket.bring(Decided::Stream(stream));
         it.say(MessageKind::Have, attachment.slot().map_or(0, u64::from));
         self.settle_brought(socket);
