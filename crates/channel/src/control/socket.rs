@@ -200,6 +200,7 @@ impl ControlSocket {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let mut was_reset = false;
         let received = loop {
             match recvmsg(
                 &self.fd,
@@ -209,6 +210,8 @@ impl ControlSocket {
             ) {
                 Ok(received) => break received,
                 Err(Errno::INTR) => {}
+                // The other side has ended with messages unread; what it has said comes behind.
+                Err(Errno::CONNRESET) if !was_reset => was_reset = true,
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
@@ -337,6 +340,17 @@ mod tests {
         assert!(!b.is_closed());
         drop(a);
         assert!(b.is_closed());
+        assert!(matches!(b.receive::<Reply>(1), Err(ControlError::Closed)));
+    }
+
+    #[test]
+    fn what_was_said_before_an_end_with_messages_unread_is_read() {
+        let (a, b) = pair().expect("pair");
+        b.send(&Request::NewClient, &[]).expect("send");
+        a.send(&Request::EndSession, &[]).expect("send");
+        drop(a);
+        let (request, _) = b.receive::<Request>(1000).expect("receive");
+        assert_eq!(request, Request::EndSession);
         assert!(matches!(b.receive::<Reply>(1), Err(ControlError::Closed)));
     }
 
