@@ -20,16 +20,14 @@ static int asked(int fd, const char *word) {
     return SAY(recv(fd, got, sizeof got, MSG_DONTWAIT));
 }
 
-/* A socket that is connected to the peer; `port`: it is bound before, -1: connect binds it. */
-static int connected(int family, int port) {
-    int fd = socket(family, SOCK_DGRAM, 0);
+/* Connects a socket to the peer; `port`: it is bound before, -1: connect binds it. */
+static void connected(int fd, int family, int port) {
     struct sockaddr_in to = at(peer_ip(), 7001), own = at(own_ip(), port);
     struct sockaddr_in6 to6 = at6(getenv("PEER_IP6"), 7011), own6 = at6(getenv("OWN_IP6"), port);
     int is_v4 = family == AF_INET;
     socklen_t len = is_v4 ? sizeof to : sizeof to6;
     if (port >= 0) SAY(bind(fd, is_v4 ? (void *)&own : (void *)&own6, len));
     SAY(connect(fd, is_v4 ? (void *)&to : (void *)&to6, len));
-    return fd;
 }
 
 static int own_port(int fd) {
@@ -84,11 +82,20 @@ static void pass(const char *self, char how, int family, int port, int is_used) 
          is_used ? "used" : "new");
     pid_t child;
     /* The program that becomes another one has made the socket itself. */
+    int is_sent = how == 'M';
+    if (is_sent) how = 'm';
     if (how == 'x' && (child = fork())) {
         waitpid(child, 0, 0);
         return;
     }
-    int fd = connected(family, port), ways[2];
+    int fd = socket(family, SOCK_DGRAM, 0), ways[2];
+    if (is_sent) {
+        /* Another program may have had it before it was connected. */
+        socketpair(AF_UNIX, SOCK_STREAM, 0, ways);
+        hand(ways[0], fd);
+        close(take(ways[1])), close(ways[0]), close(ways[1]);
+    }
+    connected(fd, family, port);
     if (is_used) asked(fd, "before");
     int own = own_port(fd);
     char *list[5], room[32];
@@ -134,7 +141,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     int bound = 7371;
-    for (const char *how = "mefsx"; *how; how++)
+    for (const char *how = "mefsxM"; *how; how++)
         for (int family = 0; family < 2; family++)
             for (int kind = 0; kind < 4; kind++)
                 pass(argv[0], *how, family ? AF_INET6 : AF_INET, kind & 2 ? bound++ : -1,

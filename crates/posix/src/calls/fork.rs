@@ -219,6 +219,10 @@ impl Process {
                 Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => {
                     remote = *dgram.remote.lock();
                     self.name_for_heir(&socket, dgram);
+                    if remote.is_none() && kernel_name(fd).is_some_and(|name| name.port() == 0) {
+                        // It has been disconnected: the new program finds it as if it were new.
+                        continue;
+                    }
                     socket.leave_unread();
                     'u'
                 }

@@ -140,10 +140,14 @@ impl Process {
     }
 
     /// Gives a datagram socket whose port the stack has chosen the kernel's part from which another
-    /// program makes its own. If the kernel refuses the port, that program finds it unbound.
+    /// program makes its own. If the kernel refuses the port, that program gets another one.
     pub(crate) fn name_for_heir(&self, socket: &Arc<Description>, dgram: &Dgram) {
-        if socket.kernel_number().is_some() || socket.cold.lock().bound.is_some() {
+        let is_named = socket.cold.lock().bound.is_some() || dgram.side() == Side::Kernel;
+        if is_named || socket.is_kernel_given_up() || socket.is_alone() {
             return;
+        }
+        if dgram.remote.lock().is_some() {
+            self.realize(socket);
         }
         let Some(local) = dgram.local() else {
             // It has been disconnected, which gave its port back.
@@ -153,6 +157,10 @@ impl Process {
         let Ok(number) = self.materialize(socket) else {
             return;
         };
+        // It may have had one before it was connected.
+        if kernel_name(number).is_some_and(|name| name.port() != 0) {
+            return;
+        }
         let on = 1i32.to_ne_bytes();
         let (level, name) = (libc::IPPROTO_IP, libc::IP_FREEBIND);
         let _ = self.kernel.setsockopt(number.number(), level, name, &on);
