@@ -47,29 +47,6 @@ static void use(int fd, int port) {
     asked(fd, "and again");
 }
 
-static void hand(int way, int fd) {
-    char what = 'd', room[CMSG_SPACE(sizeof fd)] = {0};
-    struct iovec part = {&what, 1};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    *head = (struct cmsghdr){CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS};
-    memcpy(CMSG_DATA(head), &fd, sizeof fd);
-    SAY(sendmsg(way, &message, 0));
-}
-
-static int take(int way) {
-    char what, room[CMSG_SPACE(sizeof(int))];
-    struct iovec part = {&what, 1};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
-    int fd = -1;
-    recvmsg(way, &message, 0);
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    if (head) memcpy(&fd, CMSG_DATA(head), sizeof fd);
-    return fd;
-}
-
 static void words(const char *self, const char *how, int fd, int port, char **list, char *room) {
     sprintf(room, "%d", fd);
     sprintf(room + 16, "%d", port);
@@ -92,8 +69,8 @@ static void pass(const char *self, char how, int family, int port, int is_used) 
     if (is_sent) {
         /* Another program may have had it before it was connected. */
         socketpair(AF_UNIX, SOCK_STREAM, 0, ways);
-        hand(ways[0], fd);
-        close(take(ways[1])), close(ways[0]), close(ways[1]);
+        send_fd(ways[0], fd);
+        close(receive_fd(ways[1])), close(ways[0]), close(ways[1]);
     }
     connected(fd, family, port);
     if (is_used) asked(fd, "before");
@@ -110,7 +87,7 @@ static void pass(const char *self, char how, int family, int port, int is_used) 
         words(self, how == 'm' ? "message" : "spawn", how == 'm' ? ways[1] : fd, own, list, room);
         /* Nothing is said of it: the heir speaks meanwhile. */
         if (posix_spawn(&child, "/proc/self/exe", 0, 0, list, environ)) NOTE("not spawned");
-        if (how == 'm') hand(ways[0], fd);
+        if (how == 'm') send_fd(ways[0], fd);
     } else if (!(child = fork())) {
         if (how == 'f') use(fd, own), _exit(0);
         words(self, "exec", fd, own, list, room);
@@ -133,7 +110,7 @@ int main(int argc, char **argv) {
         char byte;
         if (!strcmp(argv[1], "message")) {
             int way = fd;
-            fd = take(way);
+            fd = receive_fd(way);
             write(way, "t", 1);
             read(way, &byte, 1);
         }

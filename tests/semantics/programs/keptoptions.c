@@ -137,29 +137,6 @@ static void wait_in_vain(const char *what, int fd) {
     alarm(0);
 }
 
-static void give(int to, int fd) {
-    char control[CMSG_SPACE(sizeof fd)] = {0}, byte = 1;
-    struct iovec iov = {&byte, 1};
-    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-                             .msg_controllen = sizeof control};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET, head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof fd);
-    memcpy(CMSG_DATA(head), &fd, sizeof fd);
-    sendmsg(to, &message, 0);
-}
-
-static int taken(int from) {
-    char control[CMSG_SPACE(sizeof(int))] = {0}, byte;
-    struct iovec iov = {&byte, 1};
-    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-                             .msg_controllen = sizeof control};
-    int fd = -1;
-    if (recvmsg(from, &message, 0) == 1)
-        memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
-    return fd;
-}
-
 /* A new program uses the socket. */
 static void run_new(const char *self, int fd, const char *port, const char *what) {
     if (!fork()) {
@@ -192,13 +169,13 @@ int main(int argc, char **argv) {
     for (int used = 0; used < 2; used++) {
         socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
         if (!fork()) {
-            l = taken(pair[1]);
+            l = receive_fd(pair[1]);
             serve(used ? "sent when used" : "sent", l, 8662 + used);
             _exit(0);
         }
         l = made(8662 + used);
         if (used) serve("before it was sent", l, 8663);
-        give(pair[0], l);
+        send_fd(pair[0], l);
         close(l);
         wait(0);
         close(pair[0]), close(pair[1]);
@@ -243,11 +220,11 @@ int main(int argc, char **argv) {
 
     socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
     if (!fork()) {
-        receive("sent", taken(pair[1]), 8666);
+        receive("sent", receive_fd(pair[1]), 8666);
         _exit(0);
     }
     fd = made_for_datagrams(8666);
-    give(pair[0], fd);
+    send_fd(pair[0], fd);
     close(fd);
     wait(0);
     return 0;

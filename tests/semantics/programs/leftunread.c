@@ -5,29 +5,6 @@
 enum { BOUND_FROM = 7360 };
 enum { COUNT = 12, READ = 2 };
 
-static void hand(int way, int fd) {
-    char what = 'd', room[CMSG_SPACE(sizeof fd)] = {0};
-    struct iovec part = {&what, 1};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    *head = (struct cmsghdr){CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS};
-    memcpy(CMSG_DATA(head), &fd, sizeof fd);
-    SAY(sendmsg(way, &message, 0));
-}
-
-static int take(int way) {
-    char what, room[CMSG_SPACE(sizeof(int))];
-    struct iovec part = {&what, 1};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
-    int fd = -1;
-    recvmsg(way, &message, 0);
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    if (head) memcpy(&fd, CMSG_DATA(head), sizeof fd);
-    return fd;
-}
-
 /* Reads all that is there: how many, and whether they are in order. */
 static void read_rest(int fd) {
     struct timeval limit = {0, 500000};
@@ -45,7 +22,7 @@ static void read_rest(int fd) {
 
 static void reader(int way, int waits_before) {
     char byte;
-    int fd = take(way);
+    int fd = receive_fd(way);
     struct pollfd watched = {fd, POLLIN, 0};
     if (waits_before) poll(&watched, 1, 0);
     write(way, "t", 1);
@@ -102,7 +79,7 @@ static void pass(const char *self, int fd, char how, int waits_before) {
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     pid_t child = start_reader(self, ways, waits_before);
     int copy = how == 'd' ? dup(fd) : -1;
-    hand(ways[0], fd);
+    send_fd(ways[0], fd);
     read(ways[0], &byte, 1);
     if (how == 'd') close(copy);
     if (how == 'e') {

@@ -175,3 +175,28 @@ static inline int so_error(int fd) {
     getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len);
     return error;
 }
+
+/* Sends a descriptor over a unix socket. */
+static inline void send_fd(int way, int fd) {
+    char what = 'd', room[CMSG_SPACE(sizeof fd)] = {0};
+    struct iovec part = {&what, 1};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    *head = (struct cmsghdr){CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS};
+    memcpy(CMSG_DATA(head), &fd, sizeof fd);
+    SAY(sendmsg(way, &message, 0));
+}
+
+/* The descriptor that comes; -1: none. */
+static inline int receive_fd(int way) {
+    char what, room[CMSG_SPACE(sizeof(int))];
+    struct iovec part = {&what, 1};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    int fd = -1;
+    recvmsg(way, &message, 0);
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    if (head) memcpy(&fd, CMSG_DATA(head), sizeof fd);
+    return fd;
+}
