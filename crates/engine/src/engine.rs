@@ -408,8 +408,9 @@ impl Engine {
     fn emit(&mut self, now: Instant) {
         for _ in 0..LOCAL_ROUNDS {
             // Before the SYN-ACKs and the last ACKs leave.
-            self.record_half_open();
-            self.record_time_waits(now);
+            if self.stack.tcp_has_changes() {
+                self.record_changes(now);
+            }
             if self.stack.has_dirty() {
                 let mut fx = Fx::new(&mut self.env, &mut *self.device);
                 self.stack.flush(now, &mut fx);
@@ -424,13 +425,6 @@ impl Engine {
                 self.env.local.recycle(frame);
             }
         }
-    }
-
-    /// Writes changes of half-open connections to their records.
-    #[inline]
-    pub(crate) fn record_half_open(&mut self) {
-        let Engine { stack, env, .. } = self;
-        stack.tcp_half_open_changes(|place, record| env.flows.record_half_open(place, record));
     }
 
     /// Carries out effects that were deferred while the stack ran.

@@ -40,12 +40,13 @@ mod owners;
 mod partial;
 mod passing;
 mod ports;
+mod records;
 mod remote;
 mod stats;
 mod strays;
 mod streams;
 pub mod supervisor;
-mod time_wait;
+
 mod views;
 mod waiting;
 mod yielding;
@@ -59,6 +60,7 @@ pub use filtering::HeldFilter;
 pub use inprocess::InProcess;
 pub use inquiry::answer_of_stack;
 pub use local::Interconnect;
+pub use records::time_wait_of;
 pub use remote::Remote;
 pub use slipstack_stack::{
     Congestion, EcnMode, FastOpenConfig, Instant, MtuProbing, NeighbourConfig, NetworkState,
@@ -66,4 +68,3 @@ pub use slipstack_stack::{
 };
 pub use stats::{EngineCounters, SocketView};
 pub use strays::stray_frame;
-pub use time_wait::time_wait_of;

@@ -290,6 +290,12 @@ impl Stack {
             .refuse_half_open(now, image, link, &mut cx!(self), fx);
     }
 
+    /// Whether half-open connections or TIME-WAIT entries have changes to tell.
+    #[inline]
+    pub fn tcp_has_changes(&self) -> bool {
+        self.tcp.has_changes()
+    }
+
     /// From now on [`Stack::tcp_half_open_changes`] has something to tell.
     pub fn tcp_note_half_open(&mut self) {
         self.tcp.note_half_open();

@@ -204,6 +204,12 @@ impl TimeWaits {
         self.changes.get_or_insert_default();
     }
 
+    /// Whether [`TimeWaits::next_change`] has one.
+    #[inline]
+    pub fn has_changes(&self) -> bool {
+        self.changes.as_ref().is_some_and(|it| !it.is_empty())
+    }
+
     /// The index of an entry that has changed since.
     #[inline]
     pub fn next_change(&mut self) -> Option<u32> {

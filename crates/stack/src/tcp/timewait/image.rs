@@ -96,6 +96,12 @@ impl Tcp {
         self.time_waits.note_changes();
     }
 
+    /// Whether half-open connections or these entries have changes to tell.
+    #[inline]
+    pub fn has_changes(&self) -> bool {
+        self.syns.has_changes() || self.time_waits.has_changes()
+    }
+
     /// Tells each place of the table that has changed, with its entry if it is in use.
     #[inline]
     pub fn time_wait_changes(

@@ -1,4 +1,5 @@
-//! Transfer of TIME-WAIT entries from the stack of an engine that ends to the keeper's.
+//! Half-open connections and TIME-WAIT entries for the keeper: their records while the engine runs,
+//! and the transfer of the entries as it ends.
 
 use std::net::SocketAddr;
 
@@ -24,9 +25,20 @@ impl Engine {
         images.iter().map(entry_of).collect()
     }
 
-    /// Writes changes of TIME-WAIT entries to their records.
-    #[inline]
-    pub(crate) fn record_time_waits(&mut self, now: Instant) {
+    /// Writes changes of both to their records.
+    #[inline(never)]
+    pub(crate) fn record_changes(&mut self, now: Instant) {
+        self.record_half_open();
+        self.record_time_waits(now);
+    }
+
+    /// Writes changes of half-open connections to their records.
+    pub(crate) fn record_half_open(&mut self) {
+        let Engine { stack, env, .. } = self;
+        stack.tcp_half_open_changes(|place, record| env.flows.record_half_open(place, record));
+    }
+
+    fn record_time_waits(&mut self, now: Instant) {
         let Engine { stack, env, .. } = self;
         stack.tcp_time_wait_changes(now, |number, image| {
             let entry = image.as_ref().map(entry_of);
