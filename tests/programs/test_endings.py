@@ -28,15 +28,15 @@ def everything(sock, seconds=20):
     return bytes(data)
 
 
-def ends_in_order(world, how, code, slow=False):
-    server = world.stack(*world.program("sender.py"), 7800, SIZE, how)
-    sock = connected(world, 7800)
+def ends_in_order(world, how, code, meanwhile=lambda: None, way=None, port=7800):
+    words = [] if way is None else [way]
+    server = world.stack(*world.program("sender.py"), port, SIZE, how, *words)
+    sock = connected(world, port)
     with sock:
         queued = int(until(server.output, 10, "the sender has queued"))
         server.wait(10)
         assert server.child.returncode == code, server.tail()
-        if slow:
-            time.sleep(1)
+        meanwhile()
         data = everything(sock)
     assert queued > 100_000 and len(data) == queued, f"{len(data)} of {queued} bytes came"
     assert data == hashlib.shake_256(b"queued").digest(SIZE)[:queued]
@@ -71,7 +71,7 @@ def exit_delivers_queued_data(world):
 
 @test
 def exit_delivers_to_a_peer_that_reads_late(world):
-    ends_in_order(world, "exit", 0, slow=True)
+    ends_in_order(world, "exit", 0, lambda: time.sleep(1))
 
 
 @test
@@ -96,7 +96,24 @@ def kill_9_delivers_queued_data(world):
 
 @test
 def kill_9_delivers_to_a_peer_that_reads_late(world):
-    ends_in_order(world, "sigkill", -signal.SIGKILL, slow=True)
+    ends_in_order(world, "sigkill", -signal.SIGKILL, lambda: time.sleep(1))
+
+
+@test(modes=("kernel", *SLIPSTACK))
+def kill_9_delivers_the_way_that_a_program_has_chosen(world):
+    def only_marked():
+        rule = "ip", "rule", "add", "blackhole", "not", "fwmark", "7", "to", world.peer_address
+        if world.mode == "kernel":
+            world.stack_ns.ip(*rule[1:])
+        else:
+            world.admin(*rule).finish()
+        time.sleep(1)
+
+    late = lambda: time.sleep(1)
+    for port, (way, meanwhile) in enumerate(
+        (("priority", late), ("device", late), ("mark", only_marked)), 7802
+    ):
+        ends_in_order(world, "sigkill", -signal.SIGKILL, meanwhile, way, port)
 
 
 @test

@@ -132,7 +132,7 @@ mod tests {
             };
             let sock = end.accepted(listener, &ends, limits).unwrap();
             let place = directory.open(&ends).unwrap();
-            directory.describe(place, sock, [0; 3]);
+            directory.describe(place, sock, [0; 3], [0; 2]);
             sock
         };
         let [_, withdrawn, taken] = [1, 2, 3].map(&mut offer);

@@ -156,7 +156,7 @@ impl Flows {
             && let Some(directory) = &mut self.directory
         {
             let words = [origin.numbers, origin.timestamps, origin.terms];
-            directory.describe(place, owner.sock, words);
+            directory.describe(place, owner.sock, words, origin.choice.to_words());
         }
     }
 

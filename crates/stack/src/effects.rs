@@ -11,6 +11,7 @@ pub use slipstack_wire::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
 use crate::chooser::Member;
 use crate::error::Reason;
+use crate::fib::Choice;
 use crate::groups::GroupFilter;
 use crate::ids::{ConnId, ListenerId, UdpId};
 use crate::ip::{IcmpDetails, IpMeta, LinkedGroup};
@@ -228,7 +229,8 @@ impl Payload<'_> {
     }
 }
 
-/// The outcome of a connection's handshake, in three words.
+/// The outcome of a connection's handshake, in three words, and the route that its program has
+/// chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionOrigin {
     /// Initial numbers: ours above, the peer's below.
@@ -238,6 +240,7 @@ pub struct ConnectionOrigin {
     /// The peer's MSS in bits 16 to 31, flags in bits 0 to 15; the two window shifts in bits 32
     /// to 39. The rest is 0.
     pub terms: u64,
+    pub choice: Choice,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -224,10 +224,10 @@ impl Stack {
         self.tcp.image(conn, &self.net.choices)
     }
 
-    /// Returns the parameters that the handshake of an open connection has negotiated, with which a
-    /// keeper continues it if this engine is killed.
+    /// Returns the parameters that the handshake of an open connection has negotiated, and its
+    /// choice of routes, with which a keeper continues it if this engine is killed.
     pub fn tcp_origin(&self, conn: ConnId) -> Option<ConnectionOrigin> {
-        self.tcp.origin(conn)
+        self.tcp.origin(conn, &self.net.choices)
     }
 
     /// Takes a connection over; everything in the image is checked.

@@ -1,5 +1,8 @@
 """Accepts, queues data for the peer, and ends as requested.
-Usage: sender.py PORT BYTES HOW    HOW: exit, _exit, sigterm, sigint, sigkill, sleep"""
+Usage: sender.py PORT BYTES HOW [WAY]
+HOW: exit, _exit, sigterm, sigint, sigkill, sleep
+WAY: the connection's packets go out by a mark of 7, by the device eth1 as its listener's, or with
+the priority 3"""
 
 import hashlib
 import os
@@ -9,8 +12,15 @@ import sys
 import time
 
 port, size, how = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+way = sys.argv[4] if len(sys.argv) > 4 else None
 listener = socket.create_server(("0.0.0.0", port))
+if way == "device":
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth1")
 sock, _ = listener.accept()
+if way == "mark":
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, 7)
+if way == "priority":
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, 3)
 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * 1024 * 1024)
 data = hashlib.shake_256(b"queued").digest(size)
 sock.setblocking(False)

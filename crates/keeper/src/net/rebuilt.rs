@@ -10,7 +10,7 @@ use slipstack_channel::{FlowEntry, LeftConnection, Opened, PassedOn};
 use slipstack_device::{Flow, Transport};
 use slipstack_engine::carried_head;
 use slipstack_mem::Region;
-use slipstack_stack::{ConnectionImage, ConnectionOrigin, Progress};
+use slipstack_stack::{Choice, ConnectionImage, ConnectionOrigin, Progress};
 
 use super::Net;
 use super::backlogs::Detached;
@@ -103,6 +103,7 @@ fn image_of(entry: &FlowEntry, opened: &Opened, left: &LeftConnection) -> Connec
         numbers,
         timestamps,
         terms,
+        choice: Choice::of_words(opened.choice),
     };
     let progress = Progress {
         acked: left.unsent.acked,

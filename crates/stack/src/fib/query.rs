@@ -53,6 +53,31 @@ impl Choice {
         class: 0,
     };
 
+    /// All but `input` in two words, zeros if nothing has been chosen, for [`Choice::of_words`].
+    #[inline]
+    pub const fn to_words(self) -> [u64; 2] {
+        let Choice {
+            mark,
+            table,
+            link,
+            input: _,
+            class,
+        } = self;
+        let ways = (mark as u64) << 32 | (table as u64) << 16 | link as u64;
+        [ways, class as u64]
+    }
+
+    /// The choice in two words; any are possible.
+    pub const fn of_words([ways, class]: [u64; 2]) -> Choice {
+        Choice {
+            mark: (ways >> 32) as u32,
+            table: (ways >> 16) as u16,
+            link: ways as u16,
+            input: 0,
+            class: class as u8,
+        }
+    }
+
     /// The choice of a link by its number; 0 = the device's own.
     pub const fn link_of(link: u16) -> u16 {
         link + 1

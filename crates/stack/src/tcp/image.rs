@@ -31,7 +31,6 @@ use super::{keepalive, resend_timer, seq, urgent, user_timeout};
 use crate::choices::Choices;
 use crate::effects::Effects;
 use crate::error::SocketError;
-use crate::fib::Choice;
 use crate::ids::ConnId;
 use crate::network_layer::Cx;
 use crate::options::{Congestion, KeepAlive, SocketOptions};
@@ -63,7 +62,7 @@ impl ConnectionImage {
         Some((fields.key.local(), fields.key.remote()))
     }
 
-    /// Returns the link that the connection is bound to, as [`Choice::link_of`]; 0 = none.
+    /// Returns the link that the connection is bound to, as [`crate::Choice::link_of`]; 0 = none.
     pub fn link(&self) -> u16 {
         Fields::read(&self.bytes).map_or(0, |fields| fields.choice_link)
     }
@@ -141,15 +140,7 @@ impl Fields {
         (fields.segs_in, fields.segs_out) = (total_in, total_out);
         (fields.data_segs_in, fields.data_segs_out) = (data_in, data_out);
         fields.retransmitted = conn.retransmitted;
-        let Choice {
-            mark,
-            table,
-            link,
-            input: _,
-            class,
-        } = choices.find(conn.choice);
-        (fields.choice_mark, fields.choice_table) = (mark, table);
-        (fields.choice_link, fields.choice_class) = (link, class);
+        fields.set_choice(choices.find(conn.choice));
         if let Some(assembler) = &rcv.assembler {
             for (slot, range) in fields.ranges.iter_mut().zip(assembler.ranges()) {
                 *slot = *range;

@@ -407,7 +407,7 @@ impl Tcp {
             conn: conn.id,
             local: conn.key.local(),
             remote: conn.key.remote(),
-            origin: ConnectionOrigin::of(conn),
+            origin: ConnectionOrigin::of(conn, &cx.net.choices),
         });
     }
 

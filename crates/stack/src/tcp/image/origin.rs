@@ -8,6 +8,7 @@ use super::{
     BUFFER_FIXED, ConnectionImage, ECN, FIN_QUEUED, FIN_RECEIVED, FIN_SENT, Fields, PASSIVE,
     REBUILT, SACK, SCALING, TIMESTAMPS,
 };
+use crate::choices::Choices;
 use crate::effects::ConnectionOrigin;
 use crate::ids::ConnId;
 use crate::options::{Congestion, DEFAULT_TTL};
@@ -44,17 +45,16 @@ pub struct Progress {
 
 impl Tcp {
     /// As [`ConnectionOrigin::of`], for the connection of this id.
-    pub fn origin(&self, id: ConnId) -> Option<ConnectionOrigin> {
-        ConnectionOrigin::of(self.conns.find(id.index, id.generation)?)
+    pub fn origin(&self, id: ConnId, choices: &Choices) -> Option<ConnectionOrigin> {
+        ConnectionOrigin::of(self.conns.find(id.index, id.generation)?, choices)
     }
 }
 
 impl ConnectionOrigin {
-    /// Returns `None` if the handshake is not complete, or if the program has chosen the route of
-    /// the connection's packets.
+    /// Returns `None` if the handshake is not complete.
     #[inline]
-    pub(crate) fn of(conn: &Connection) -> Option<ConnectionOrigin> {
-        if !conn.phase.is_synchronized() || !conn.choice.is_none() {
+    pub(crate) fn of(conn: &Connection, choices: &Choices) -> Option<ConnectionOrigin> {
+        if !conn.phase.is_synchronized() {
             return None;
         }
         let flag = |on: bool, bit: u32| if on { bit } else { 0 };
@@ -71,6 +71,7 @@ impl ConnectionOrigin {
                 | u64::from(conn.snd.peer_mss) << 16
                 | u64::from(conn.snd.shift) << 32
                 | u64::from(conn.rcv.shift) << 36,
+            choice: choices.find(conn.choice),
         })
     }
 }
@@ -110,6 +111,7 @@ impl ConnectionImage {
         let mut fields = Fields::empty(key, phase);
         fields.flags = origin.terms as u32 & SETTLED | BUFFER_FIXED | REBUILT;
         fields.set_bounds(Bounds::default());
+        fields.set_choice(origin.choice);
         (fields.iss, fields.irs) = ((origin.numbers >> 32) as u32, origin.numbers as u32);
         fields.ts_offset = (origin.timestamps >> 32) as u32;
         fields.ts_recent = origin.timestamps as u32;

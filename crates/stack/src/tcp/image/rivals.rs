@@ -30,6 +30,18 @@ impl Fields {
         }
     }
 
+    pub(super) fn set_choice(&mut self, choice: Choice) {
+        let Choice {
+            mark,
+            table,
+            link,
+            input: _,
+            class,
+        } = choice;
+        (self.choice_mark, self.choice_table) = (mark, table);
+        (self.choice_link, self.choice_class) = (link, class);
+    }
+
     /// Returns whether the two sides have ended and only the ACK of our FIN is missing.
     fn is_spent(&self) -> bool {
         self.has(FIN_RECEIVED) && self.has(FIN_SENT) && self.una >= self.written
