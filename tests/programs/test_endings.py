@@ -101,19 +101,29 @@ def kill_9_delivers_to_a_peer_that_reads_late(world):
 
 @test(modes=("kernel", *SLIPSTACK))
 def kill_9_delivers_the_way_that_a_program_has_chosen(world):
-    def only_marked():
-        rule = "ip", "rule", "add", "blackhole", "not", "fwmark", "7", "to", world.peer_address
+    def rule(verb, which):
+        words = "ip", "rule", verb, "blackhole", "not", *which, "to", world.peer_address
         if world.mode == "kernel":
-            world.stack_ns.ip(*rule[1:])
+            world.stack_ns.ip(*words[1:])
         else:
-            world.admin(*rule).finish()
-        time.sleep(1)
+            world.admin(*words).finish()
 
-    late = lambda: time.sleep(1)
-    for port, (way, meanwhile) in enumerate(
-        (("priority", late), ("device", late), ("mark", only_marked)), 7802
-    ):
-        ends_in_order(world, "sigkill", -signal.SIGKILL, meanwhile, way, port)
+    ways = {
+        "priority": None,
+        "device": None,
+        "mark": ("fwmark", "7"),
+        "tos": ("tos", "0x10"),
+    }
+    for port, (way, which) in enumerate(ways.items(), 7802):
+
+        def only_this_way():
+            if which:
+                rule("add", which)
+            time.sleep(1)
+
+        ends_in_order(world, "sigkill", -signal.SIGKILL, only_this_way, way, port)
+        if which:
+            rule("del", which)
 
 
 @test

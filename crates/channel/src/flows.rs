@@ -41,7 +41,7 @@ pub struct FlowDirectory {
     choices: Vec<Choice>,
 }
 
-/// A connection's choice of the route of its packets, in the engine's own words; zeros = none.
+/// Choices of a program for a connection's packets, in the engine's own words; zeros = none.
 pub type Choice = [u64; 2];
 
 impl FlowDirectory {
@@ -237,7 +237,7 @@ pub fn flows(region: &Region) -> Vec<FlowEntry> {
             is_leaving: head & LEAVING != 0,
             local: addr(1, 32)?,
             remote: addr(3, 16)?,
-            opened: opened(line, choice_of(&lines, line)?),
+            opened: choice_of(&lines, head).and_then(|choice| opened(line, choice)),
         })
     };
     (0..used).filter_map(entry).collect()
@@ -256,9 +256,9 @@ fn choice_words(lines: &Lines, at: usize) -> [&AtomicU64; 2] {
     [&line.words[word], &line.words[word + 1]]
 }
 
-/// Returns the choice of an entry; `None` if its number is none.
-fn choice_of(lines: &Lines, line: &Line) -> Option<Choice> {
-    let number = (line.words[0].load(Ordering::Acquire) >> CHOICE_SHIFT) as usize;
+/// Returns the choice of an entry by its first word; `None` if its number is none.
+fn choice_of(lines: &Lines, head: u64) -> Option<Choice> {
+    let number = (head >> CHOICE_SHIFT) as usize;
     match number.checked_sub(1) {
         None => Some([0; 2]),
         Some(at) if at < CHOICES => {

@@ -46,7 +46,6 @@ mod stats;
 mod strays;
 mod streams;
 pub mod supervisor;
-
 mod views;
 mod waiting;
 mod yielding;

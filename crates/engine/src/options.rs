@@ -20,12 +20,6 @@ fn send_room(bytes: u32) -> u32 {
     bytes.saturating_add(bytes / 4).saturating_add(SEGMENTS)
 }
 
-/// Returns whether an option changes the choice in a connection's description.
-fn chooses_route(option: &SocketOption) -> bool {
-    use SocketOption::{Link, Mark, Priority, Table, Tos};
-    matches!(option, Mark(_) | Table(_) | Link(_) | Priority(_) | Tos(_))
-}
-
 impl Engine {
     pub(crate) fn on_set_option(
         &mut self,
@@ -53,7 +47,7 @@ impl Engine {
             Role::Stream(conn) => {
                 let mut fx = Fx::new(&mut self.env, &mut *self.device);
                 self.stack.tcp_set_option(now, conn, option, &mut fx)?;
-                if chooses_route(&option) {
+                if option.chooses_way() {
                     self.describe(conn);
                 }
             }

@@ -155,8 +155,7 @@ impl Flows {
         if self.client == Some(owner.client)
             && let Some(directory) = &mut self.directory
         {
-            let words = [origin.numbers, origin.timestamps, origin.terms];
-            directory.describe(place, owner.sock, words, origin.choice.to_words());
+            directory.describe(place, owner.sock, origin.words(), origin.way());
         }
     }
 

@@ -44,7 +44,7 @@ impl Conveyed {
 pub(crate) struct Partial {
     /// Engines that had no listener for it.
     pub(crate) hops: u8,
-    /// The keeper has made or rebuilt it, and knows nothing of its listener's options.
+    /// The keeper has made or rebuilt it, and knows little of its listener's options.
     pub(crate) is_bare: bool,
     pub(crate) conveyed: Conveyed,
     pub(crate) state: State,

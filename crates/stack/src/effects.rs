@@ -15,6 +15,7 @@ use crate::fib::Choice;
 use crate::groups::GroupFilter;
 use crate::ids::{ConnId, ListenerId, UdpId};
 use crate::ip::{IcmpDetails, IpMeta, LinkedGroup};
+use crate::options::DEFAULT_TTL;
 
 /// The engine's (or simulator's) side. Calls come in the order in which things happened.
 pub trait Effects {
@@ -229,8 +230,8 @@ impl Payload<'_> {
     }
 }
 
-/// The outcome of a connection's handshake, in three words, and the route that its program has
-/// chosen.
+/// The outcome of a connection's handshake, in three words, and what its program has chosen for its
+/// packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionOrigin {
     /// Initial numbers: ours above, the peer's below.
@@ -241,6 +242,37 @@ pub struct ConnectionOrigin {
     /// to 39. The rest is 0.
     pub terms: u64,
     pub choice: Choice,
+    /// Type of service or traffic class, and time to live or hop limit.
+    pub tos: u8,
+    pub ttl: u8,
+}
+
+impl ConnectionOrigin {
+    /// The three words of the handshake.
+    #[inline]
+    pub const fn words(&self) -> [u64; 3] {
+        [self.numbers, self.timestamps, self.terms]
+    }
+
+    /// The program's choices in two words; zeros if it has chosen nothing.
+    #[inline]
+    pub const fn way(&self) -> [u64; 2] {
+        let [ways, class] = self.choice.to_words();
+        let ttl = self.ttl ^ DEFAULT_TTL;
+        [ways, class | (self.tos as u64) << 8 | (ttl as u64) << 16]
+    }
+
+    /// An origin from both; any words are possible.
+    pub const fn of_words([numbers, timestamps, terms]: [u64; 3], way: [u64; 2]) -> Self {
+        ConnectionOrigin {
+            numbers,
+            timestamps,
+            terms,
+            choice: Choice::of_words(way),
+            tos: (way[1] >> 8) as u8,
+            ttl: (way[1] >> 16) as u8 ^ DEFAULT_TTL,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -84,6 +84,24 @@ macro_rules! options {
     };
 }
 
+impl SocketOption {
+    /// Returns whether it says by which way, and with which type of service and hop limit, the
+    /// packets of a connection go.
+    pub const fn chooses_way(&self) -> bool {
+        matches!(
+            self,
+            SocketOption::Mark(_)
+                | SocketOption::Table(_)
+                | SocketOption::Link(_)
+                | SocketOption::Priority(_)
+                | SocketOption::Tos(_)
+                | SocketOption::TosV6(_)
+                | SocketOption::Ttl(_)
+                | SocketOption::TtlV6(_)
+        )
+    }
+}
+
 options! {
     1 NoDelay(bool) => no_delay: bool, int TCP 1;
     2 Cork(bool) => cork: bool, int TCP 3;

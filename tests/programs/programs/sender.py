@@ -1,8 +1,8 @@
 """Accepts, queues data for the peer, and ends as requested.
 Usage: sender.py PORT BYTES HOW [WAY]
 HOW: exit, _exit, sigterm, sigint, sigkill, sleep
-WAY: the connection's packets go out by a mark of 7, by the device eth1 as its listener's, or with
-the priority 3"""
+WAY: the connection's packets go out by a mark of 7, with a type of service of 0x10 (tos), with the
+priority 3, or by the device eth1 as its listener's"""
 
 import hashlib
 import os
@@ -19,6 +19,8 @@ if way == "device":
 sock, _ = listener.accept()
 if way == "mark":
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, 7)
+if way == "tos":
+    sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0x10)
 if way == "priority":
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, 3)
 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * 1024 * 1024)

@@ -10,7 +10,7 @@ use slipstack_channel::{FlowEntry, LeftConnection, Opened, PassedOn};
 use slipstack_device::{Flow, Transport};
 use slipstack_engine::carried_head;
 use slipstack_mem::Region;
-use slipstack_stack::{Choice, ConnectionImage, ConnectionOrigin, Progress};
+use slipstack_stack::{ConnectionImage, ConnectionOrigin, Progress};
 
 use super::Net;
 use super::backlogs::Detached;
@@ -98,13 +98,7 @@ impl Net {
 }
 
 fn image_of(entry: &FlowEntry, opened: &Opened, left: &LeftConnection) -> ConnectionImage {
-    let [numbers, timestamps, terms] = opened.origin;
-    let origin = ConnectionOrigin {
-        numbers,
-        timestamps,
-        terms,
-        choice: Choice::of_words(opened.choice),
-    };
+    let origin = ConnectionOrigin::of_words(opened.origin, opened.choice);
     let progress = Progress {
         acked: left.unsent.acked,
         written: left.unsent.head,

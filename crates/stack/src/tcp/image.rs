@@ -239,6 +239,9 @@ impl Tcp {
             Some(FlowState::Connection(_)) => return Err(SocketError::FlowExists),
         }
         let choice = cx.net.choices.note(fields.choice());
+        if choice.is_none() && !fields.choice().is_none() {
+            return Err(SocketError::LimitReached);
+        }
         let preset = Preset::of(&fields.socket_options(), &cx.config.tcp, choice);
         let index = self
             .add_block(hash, |id| {

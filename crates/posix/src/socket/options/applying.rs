@@ -57,6 +57,10 @@ pub(crate) fn set_on_stream(
         if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CORK) {
             stream.attachment().after_push(kernel, socket.id);
         }
+        // Before anything more is written: if this process is killed, that goes this way.
+        if option.chooses_way() {
+            stream.attachment().commands();
+        }
     }
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_LINGER) => stream.apply_linger(options),

@@ -59,7 +59,10 @@ impl Description {
             return;
         };
         match self.decided() {
-            Some(Decided::Stream(stream)) => stream.set_option(option),
+            Some(Decided::Stream(stream)) => {
+                stream.set_option(option);
+                stream.attachment().commands();
+            }
             Some(Decided::Dgram(dgram)) => {
                 if let Some((attachment, sock)) = dgram.part() {
                     attachment.set_option(sock, option);

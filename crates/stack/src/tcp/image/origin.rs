@@ -11,7 +11,7 @@ use super::{
 use crate::choices::Choices;
 use crate::effects::ConnectionOrigin;
 use crate::ids::ConnId;
-use crate::options::{Congestion, DEFAULT_TTL};
+use crate::options::Congestion;
 use crate::tcp::bounds::Bounds;
 use crate::tcp::connection::Connection;
 use crate::tcp::flow::FlowKey;
@@ -72,6 +72,8 @@ impl ConnectionOrigin {
                 | u64::from(conn.snd.shift) << 32
                 | u64::from(conn.rcv.shift) << 36,
             choice: choices.find(conn.choice),
+            tos: opts.tos,
+            ttl: opts.ttl,
         })
     }
 }
@@ -138,7 +140,8 @@ impl ConnectionImage {
         fields.cwnd = SEGMENTS * u32::from(fields.peer_mss);
         fields.ssthresh = u32::MAX;
         fields.linger2_ms = u32::MAX;
-        (fields.mss_max, fields.ttl) = (u16::MAX, DEFAULT_TTL);
+        (fields.tos, fields.ttl) = (origin.tos, origin.ttl.max(1));
+        fields.mss_max = u16::MAX;
         fields.congestion = Congestion::Cubic as u8;
         let mut bytes = [0; Self::LEN];
         fields.write(&mut bytes);

@@ -2,8 +2,9 @@
 
 use super::harness::*;
 use super::moving;
-use crate::CloseMode;
+use crate::options::SocketOption;
 use crate::tcp::{ConnectionImage, HalfOpenRecord, Progress};
+use crate::{CloseMode, ConnectionOrigin};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
@@ -107,6 +108,44 @@ fn its_packets_have_df() {
     let sent = rebuilt(&world, progress(0, 3_000, 0)).take_sent();
     assert!(!sent.is_empty());
     assert!(sent.iter().all(|it| it.dont_fragment));
+}
+
+#[test]
+fn its_packets_go_the_way_that_the_program_had_chosen() {
+    let mut world = established();
+    let conn = world.conn.unwrap();
+    let plain = world.stack.tcp_origin(conn).unwrap();
+    assert_eq!(plain.way(), [0; 2]);
+    // The type of service sets the priority back, so that it comes first.
+    for option in [
+        SocketOption::Tos(0x10),
+        SocketOption::Priority(3),
+        SocketOption::Ttl(255),
+        SocketOption::Mark(0x8000_0001),
+        SocketOption::Table(9),
+        SocketOption::Link(1),
+    ] {
+        world
+            .stack
+            .tcp_set_option(world.now, conn, option, &mut world.fx)
+            .unwrap();
+    }
+    let chosen = world.stack.tcp_origin(conn).unwrap();
+    let choice = crate::Choice {
+        mark: 0x8000_0001,
+        table: 9,
+        link: 1,
+        input: 0,
+        class: 3,
+    };
+    assert_eq!((chosen.choice, chosen.tos, chosen.ttl), (choice, 0x10, 255));
+    let again = ConnectionOrigin::of_words(chosen.words(), chosen.way());
+    assert_eq!((again, again.words()), (chosen, plain.words()));
+    world.write(3_000);
+    let mut world = rebuilt(&world, progress(0, 3_000, 0));
+    let heir = world.stack.tcp_origin(world.conn.unwrap()).unwrap();
+    assert_eq!(heir.way(), chosen.way());
+    assert!(!world.take_sent().is_empty());
 }
 
 #[test]
