@@ -489,8 +489,8 @@ impl Tcp {
     pub fn next_deadline(&self) -> Option<Instant> {
         let wheel = self.wheel.next_deadline().unwrap_or(Instant::FAR_FUTURE);
         let at = wheel
-            .min(self.syns.next_deadline())
-            .min(self.time_waits.next_deadline());
+            .min(self.syns.wake_at())
+            .min(self.time_waits.wake_at());
         if at == Instant::FAR_FUTURE {
             None
         } else {

@@ -319,6 +319,13 @@ impl TimeWaits {
     pub fn next_deadline(&self) -> Instant {
         self.next
     }
+
+    /// The time to wake up for: entries that end within 0.13 s of one another end in one turn.
+    #[inline]
+    pub fn wake_at(&self) -> Instant {
+        const TOGETHER_NS: u64 = 1 << 27;
+        Instant(self.next.0 | (TOGETHER_NS - 1))
+    }
 }
 
 #[cfg(test)]
@@ -406,6 +413,7 @@ mod tests {
         adopted(&mut waits, 70);
         adopted(&mut waits, 10);
         assert_eq!(waits.next_deadline(), second(10));
+        assert!((second(10)..second(10).plus_nanos(140_000_000)).contains(&waits.wake_at()));
         for (at, due) in [
             (9, None),
             (10, Some(3)),
@@ -422,5 +430,6 @@ mod tests {
         }
         assert_eq!(waits.pop_due(second(71), MINUTE), None);
         assert_eq!(waits.next_deadline(), Instant::FAR_FUTURE);
+        assert_eq!(waits.wake_at(), Instant::FAR_FUTURE);
     }
 }

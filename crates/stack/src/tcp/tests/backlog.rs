@@ -45,6 +45,25 @@ fn a_full_queue_takes_no_more_until_the_program_accepts() {
 }
 
 #[test]
+fn no_thread_wakes_for_a_connection_that_has_opened() {
+    let mut world = World::new(config());
+    world.listen();
+    world.sleep(10 * SECOND);
+    let before = world.stack.next_deadline();
+    syn(&mut world, 40_000);
+    let repeated = Some(world.now.plus_nanos(SECOND));
+    assert!(repeated != before && world.stack.next_deadline() == repeated);
+    assert!(complete(&mut world, 40_000));
+    assert_eq!(world.stack.next_deadline(), before);
+    // The SYN-ACK of a later one is repeated, though its place in the queue is behind.
+    world.sleep(SECOND / 2);
+    syn(&mut world, 40_001);
+    world.take_sent();
+    world.sleep(2 * SECOND);
+    assert!(!world.take_sent().is_empty());
+}
+
+#[test]
 fn half_open_connections_are_bounded() {
     let mut world = World::new(config());
     world.listen();
