@@ -11,7 +11,7 @@ use super::Net;
 use super::effects::NetEffects;
 use super::frame_input::{FrameSource, local_by};
 use super::parked::Untaken;
-use super::strays::{Asked, Next};
+use super::strays::{Asked, Next, Strays};
 use super::unread::Taken;
 use crate::leases::Server;
 
@@ -161,7 +161,9 @@ impl NetEffects {
                 self.backlogs.want(flow.local.port(), (intent, link));
             }
         }
-        match is_moving || intent.is_some() {
+        // No listener has come in all this time, and nobody is about to be one.
+        let is_in_vain = Strays::is_last_wait(waits) && !self.parked.has(flow);
+        match intent.is_some() || (is_moving && !is_in_vain) {
             true => Verdict::Hold(waits),
             false => Verdict::Answer,
         }

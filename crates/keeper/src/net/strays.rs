@@ -7,7 +7,8 @@
 //! closed port, unless the port is changing hands. Then its connection may be moving from one
 //! engine to another, and the segment waits a moment before it is passed around once more: to the
 //! engines to which connections move now, and after every second wait to all. A segment that has
-//! waited in vain is dropped, and its peer retransmits it.
+//! waited in vain is dropped, and its peer retransmits it, but a SYN is answered if no process has
+//! a listening socket for it.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -185,9 +186,14 @@ impl Strays {
         self.awaited.get(flow).is_some_and(|until| now < *until)
     }
 
+    /// Returns whether a segment that has waited this often waits no more.
+    pub(super) fn is_last_wait(waits: u8) -> bool {
+        waits >= WAITS
+    }
+
     /// Lets a segment wait; `waits` is how often it has.
     pub(super) fn hold(&mut self, (frame, meta): (&[u8], RxMeta), port: u16, waits: u8, now: u64) {
-        if waits >= WAITS {
+        if Self::is_last_wait(waits) {
             self.counts.given_up += 1;
             return;
         }

@@ -4,9 +4,11 @@ use slipstack_channel::control::net::{Interface, NetworkState};
 use slipstack_channel::control::{DeviceSummary, TimeWaitEntry};
 use slipstack_device::loopback::{self, Loopback};
 use slipstack_device::{Device, Flow, RxMeta, Transport};
+use slipstack_mem::RawSlice;
 use slipstack_stack::{Effects, FrameOut, Payload, SocketError, TcpSizes, TxOffload};
 use slipstack_wire::PartialChecksum;
 use slipstack_wire::arp::ArpPacket;
+use slipstack_wire::checksum;
 use slipstack_wire::ethernet::{self, EthernetHeader};
 
 use super::{Net, Shared};
@@ -179,4 +181,41 @@ fn a_time_wait_entry_is_dropped_when_its_flow_dies_again() {
     assert_eq!(net.stack.tcp_sizes(), TcpSizes::default());
     let refused = Err(SocketError::FlowExists);
     assert_eq!(net.adopt_time_wait(&FORMER, 3), refused);
+}
+
+#[test]
+fn a_syn_that_has_waited_for_a_listener_in_vain_is_answered() {
+    const MS: u64 = 1_000_000;
+    let (mut net, mut link) = joined();
+    net.turn(1);
+    net.note_moving(7220, 1);
+    let mut syn = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+    syn.extend([0x45, 0, 0, 40, 0, 1, 0x40, 0, 64, 6, 0, 0]);
+    syn.extend([10, 0, 0, 2, 10, 0, 0, 1]);
+    syn.extend([0x9c, 0x40, 0x1c, 0x34, 0, 0, 0, 9, 0, 0, 0, 0, 0x50, 2]);
+    syn.extend([0xff, 0xff, 0, 0, 0, 0]);
+    let sum = checksum::of(&syn[14..34]);
+    syn[24..26].copy_from_slice(&sum.to_be_bytes());
+    let tcp = &syn[34..];
+    let mut sum = checksum::pseudo_v4([10, 0, 0, 2].into(), [10, 0, 0, 1].into(), 6, 20);
+    sum.add_bytes(tcp);
+    let sum = sum.finish();
+    syn[50..52].copy_from_slice(&sum.to_be_bytes());
+    link.tx(&syn, [RawSlice::EMPTY; 2], TxOffload::NONE)
+        .unwrap();
+    // The reset waits for the link-layer address of its receiver.
+    let asked = |link: &mut Loopback| {
+        let mut asked = false;
+        link.rx(16, &mut |frame: &[u8], _: RxMeta| {
+            let (_, rest) = EthernetHeader::parse(frame).unwrap();
+            let arp = ArpPacket::parse(rest).unwrap();
+            asked |= arp.target_ip == Ipv4Addr::new(10, 0, 0, 2);
+        });
+        asked
+    };
+    let at = (1..1000).find(|ms| {
+        net.turn(ms * MS);
+        asked(&mut link)
+    });
+    assert!(at.is_some_and(|ms| (500..600).contains(&ms)), "{at:?}");
 }
