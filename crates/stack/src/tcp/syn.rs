@@ -542,7 +542,7 @@ impl SynTable {
     }
 
     /// The time to wake up for. The queues still name each connection that has opened in the last
-    /// second: if no other is left they wait for a turn that comes anyway.
+    /// second: if none is half-open they wait for a turn that comes anyway.
     #[inline]
     pub fn wake_at(&self) -> Instant {
         match self.entries.len() {

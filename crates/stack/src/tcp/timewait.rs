@@ -320,7 +320,7 @@ impl TimeWaits {
         self.next
     }
 
-    /// The time to wake up for: entries that end within 0.13 s of one another end in one turn.
+    /// The time to wake up for: entries that end in the same 0.13 s of the clock end in one turn.
     #[inline]
     pub fn wake_at(&self) -> Instant {
         const TOGETHER_NS: u64 = 1 << 27;
