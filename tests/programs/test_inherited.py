@@ -97,7 +97,7 @@ def two_programs_listen_on_one_port_at_two_addresses(world):
         world.wait_port(PORT, process=started, address=address)
         for closed in addresses[number + 1 :]:
             with contextlib.suppress(ConnectionRefusedError):
-                # A second is that of a SYN which is sent again: the first one is answered.
+                # The first SYN is answered: the kernel would send a second one after a second.
                 world.connect(PORT, 0.9, address=closed)
                 assert False, "nobody listens at the other address yet"
     for _ in range(20):
