@@ -6,7 +6,7 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::device::{Device, Sink};
+use crate::device::{Device, Takes};
 use crate::error::DeviceError;
 use crate::parts::{LinkProperties, SlotParts};
 use crate::position::RingPosition;
@@ -172,8 +172,9 @@ pub trait Backend: Sync {
         position: RingPosition,
     ) -> Result<Box<dyn Device>, DeviceError>;
 
-    /// Shows the frames that wait in a slot whose holder does not run at the moment. Returns
-    /// whether they were taken out of it, because there is no other way to see them.
+    /// Shows the frames that wait in a slot whose holder does not run at the moment. One for which
+    /// `takes` returns true is not the holder's any more. Returns whether all were taken out of the
+    /// slot, because there is no other way to see them.
     ///
     /// # Errors
     /// As for [`Backend::adopt`].
@@ -181,9 +182,9 @@ pub trait Backend: Sync {
         &self,
         parts: SlotParts,
         position: RingPosition,
-        sink: &mut dyn Sink,
+        takes: &mut Takes<'_>,
     ) -> Result<bool, DeviceError> {
-        let _ = (parts, position, sink);
+        let _ = (parts, position, takes);
         Ok(false)
     }
 }

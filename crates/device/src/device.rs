@@ -65,6 +65,9 @@ impl<F: FnMut(&[u8], RxMeta)> Sink for F {
     }
 }
 
+/// Sees a frame that waits for another process, and decides whether to take it over.
+pub type Takes<'a> = dyn FnMut(&[u8], RxMeta) -> bool + 'a;
+
 /// The rest of a large frame.
 pub trait Rest {
     /// Length of the whole frame.

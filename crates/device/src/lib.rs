@@ -62,7 +62,7 @@ pub use bpf::maps::ProgramMap;
 pub use capture::{Capture, Direction, SNAPLEN_MAX};
 pub use completed::{transmit, tx_completed};
 pub use device::{
-    Device, DeviceCounters, DeviceInfo, LinkNotice, Rest, Sink, TxFull, datagram_cost,
+    Device, DeviceCounters, DeviceInfo, LinkNotice, Rest, Sink, Takes, TxFull, datagram_cost,
 };
 pub use error::DeviceError;
 pub use ingress::DropKind;

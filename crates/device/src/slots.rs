@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use slipstack_wire::LinkId;
 
 use crate::backend::{Backend, Description};
-use crate::device::{Device, Sink};
+use crate::device::{Device, Takes};
 use crate::error::DeviceError;
 use crate::ingress::{self, DropKind, IngressDrop};
 use crate::joined::{Joined, JoinedPart, join};
@@ -325,10 +325,10 @@ pub fn open_slot(
 pub fn peek_slot(
     parts: SlotParts,
     position: RingPosition,
-    sink: &mut dyn Sink,
+    takes: &mut Takes<'_>,
 ) -> Result<bool, DeviceError> {
     let backend = find_any(&parts.params.backend)?;
-    backend.peek(parts, position, sink)
+    backend.peek(parts, position, takes)
 }
 
 /// Returns the common properties of the ports' links, and the own parameters of each slot.

@@ -4,10 +4,11 @@
 use std::os::fd::OwnedFd;
 
 use serde::{Deserialize, Serialize};
+use slipstack_wire::RxMeta;
 
-use super::slot::JoinedSlot;
+use super::slot::{JoinedSlot, admit};
 use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened, TagSupport};
-use crate::device::{Device, Sink};
+use crate::device::{Device, Takes};
 use crate::error::DeviceError;
 use crate::kinds::find;
 use crate::parts::{LinkProperties, SlotParams, SlotParts, own_value};
@@ -132,14 +133,16 @@ impl Backend for Joined {
         &self,
         parts: SlotParts,
         position: RingPosition,
-        sink: &mut dyn Sink,
+        takes: &mut Takes<'_>,
     ) -> Result<bool, DeviceError> {
         let mut is_taken = false;
         for (at, part) in split(parts)?.into_iter().enumerate() {
             let (backend, _) = find(&part.params.backend)?;
             let mac = part.params.link.mac;
-            let mut sink = super::slot::PortSink::new(at, mac, sink);
-            is_taken |= backend.peek(part, position_of(&position, at)?, &mut sink)?;
+            let mut takes = |frame: &[u8], meta: RxMeta| {
+                admit(at as u16, mac, frame, meta).is_some_and(|meta| takes(frame, meta))
+            };
+            is_taken |= backend.peek(part, position_of(&position, at)?, &mut takes)?;
         }
         Ok(is_taken)
     }

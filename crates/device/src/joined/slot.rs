@@ -103,17 +103,20 @@ impl<'a> PortSink<'a> {
 
     /// Returns the metadata of a frame that is for this port; `None` if it is for another station.
     fn admit(&mut self, frame: &[u8], meta: RxMeta) -> Option<RxMeta> {
-        let to = frame.get(..6)?;
-        if self.is_down || (to[0] & GROUP == 0 && to != self.mac) {
-            self.foreign += 1;
-            return None;
-        }
-        let link = LinkId::new(self.link.port(), meta.link);
-        Some(RxMeta {
-            link: link.0,
-            ..meta
-        })
+        frame.get(..6)?;
+        let admitted = admit(self.link.port(), self.mac, frame, meta).filter(|_| !self.is_down);
+        self.foreign += u64::from(admitted.is_none());
+        admitted
     }
+}
+
+/// Returns the metadata of a frame that is for the port with `mac`.
+pub(super) fn admit(port: u16, mac: [u8; 6], frame: &[u8], meta: RxMeta) -> Option<RxMeta> {
+    let to = frame.get(..6)?;
+    (to[0] & GROUP != 0 || to == mac).then(|| RxMeta {
+        link: LinkId::new(port, meta.link).0,
+        ..meta
+    })
 }
 
 impl Sink for PortSink<'_> {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use super::{PacketSlot, RingParams, open, receive};
 use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened, TagSupport};
 use crate::bpf::{filters, sys};
-use crate::device::{Device, Sink};
+use crate::device::{Device, Takes};
 use crate::error::DeviceError;
 use crate::iface::{self, KernelInterface};
 use crate::ingress::load_program;
@@ -78,12 +78,12 @@ impl Backend for Packet {
         &self,
         parts: SlotParts,
         position: RingPosition,
-        sink: &mut dyn Sink,
+        takes: &mut Takes<'_>,
     ) -> Result<bool, DeviceError> {
         let ring: RingParams = parts.params.own()?;
         let [fd] = SlotParts::descriptors(parts.fds)?;
         let vlan = parts.params.link.vlan;
-        receive::peek(fd.as_fd(), ring, vlan, position, sink)
+        receive::peek(fd.as_fd(), ring, vlan, position, takes)
             .map_err(|source| DeviceError::system("mapping a ring", "CAP_NET_RAW", source))?;
         Ok(false)
     }

@@ -4,7 +4,7 @@
 //! `TP_STATUS_KERNEL`; only the owner touches it.
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -17,6 +17,10 @@ pub(crate) const STATUS_USER: u32 = 1;
 pub(crate) const STATUS_COPY: u32 = 1 << 1;
 pub(crate) const STATUS_CSUM_NOT_READY: u32 = 1 << 3;
 pub(crate) const STATUS_CSUM_VALID: u32 = 1 << 7;
+
+/// Offset of the EtherType in a frame, and the one that is no protocol's (IANA: reserved).
+const ETHER_TYPE_AT: usize = 12;
+const NO_PROTOCOL: [u8; 2] = [0xff, 0xff];
 
 /// Bytes of `struct tpacket2_hdr`.
 const HEADER_LEN: usize = 32;
@@ -125,6 +129,22 @@ impl RxRing {
     #[inline]
     pub(crate) fn status(&self, index: u32) -> u32 {
         self.status_word(index).load(Ordering::Acquire)
+    }
+
+    /// Makes a waiting frame one of no protocol: the other process that has the ring may be about
+    /// to read it, so nothing but its EtherType changes.
+    pub(crate) fn blank(&self, index: u32, header: SlotHeader) {
+        let at = usize::from(header.mac) + ETHER_TYPE_AT;
+        if at + NO_PROTOCOL.len() > self.frame_size {
+            return;
+        }
+        for (byte, value) in (at..).zip(NO_PROTOCOL) {
+            // SAFETY: the byte is in the slot.
+            let byte = unsafe { self.slot(index).add(byte) };
+            // SAFETY: the slot is mapped, and its bytes are shared with other processes alone.
+            let byte = unsafe { AtomicU8::from_ptr(byte) };
+            byte.store(value, Ordering::Relaxed);
+        }
     }
 
     /// Gives a slot back to the kernel.

@@ -14,7 +14,7 @@ use super::RingParams;
 use super::arrivals::Arrivals;
 use super::large::{Announced, Large, Taken};
 use super::raw::{self, RxRing, SlotHeader};
-use crate::device::{DeviceCounters, Sink};
+use crate::device::{DeviceCounters, Sink, Takes};
 use crate::position::RingPosition;
 use crate::tags::{self, Tags, Untagging};
 use crate::vnet::{self, Received};
@@ -274,27 +274,27 @@ impl Receive {
     }
 }
 
-/// Shows the frames of a ring whose consumer does not run, and leaves them there. Large ones and
-/// those of other VLANs are skipped.
+/// Shows the frames of a ring whose consumer does not run, and leaves them there; those that are
+/// taken become frames of no protocol. Large ones and those of other VLANs are skipped.
 pub(crate) fn peek(
     fd: BorrowedFd<'_>,
     params: RingParams,
     vlan: u16,
     position: RingPosition,
-    sink: &mut dyn Sink,
+    takes: &mut Takes<'_>,
 ) -> io::Result<()> {
     let ring = RxRing::map(fd, params)?;
     let first = position.load();
-    for slot in (0..ring.count()).map(|ahead| first.wrapping_add(ahead) % ring.count()) {
-        let status = ring.status(slot);
+    for index in (0..ring.count()).map(|ahead| first.wrapping_add(ahead) % ring.count()) {
+        let status = ring.status(index);
         if status & raw::STATUS_USER == 0 {
             break;
         }
-        let header = ring.header(slot);
+        let header = ring.header(index);
         if header.captured < header.len || header.vlan(status) != (vlan, false) {
             continue;
         }
-        if let Some((virtio, frame)) = split_slot(ring.bytes(slot), header)
+        if let Some((virtio, frame)) = split_slot(ring.bytes(index), header)
             && let Some(Received::Frame(meta)) = vnet::parse(virtio)
         {
             let slot = Slot {
@@ -302,7 +302,9 @@ pub(crate) fn peek(
                 link: 0,
                 has_inner: false,
             };
-            sink.frame(frame, refine(meta, slot));
+            if takes(frame, refine(meta, slot)) {
+                ring.blank(index, header);
+            }
         }
     }
     Ok(())

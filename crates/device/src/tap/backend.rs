@@ -2,9 +2,11 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use slipstack_wire::RxMeta;
+
 use super::TapSlot;
 use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened, TagSupport};
-use crate::device::{Device, Sink};
+use crate::device::{Device, Takes};
 use crate::error::DeviceError;
 use crate::iface;
 use crate::kernel;
@@ -95,9 +97,12 @@ impl Backend for Tap {
         &self,
         parts: SlotParts,
         position: RingPosition,
-        sink: &mut dyn Sink,
+        takes: &mut Takes<'_>,
     ) -> Result<bool, DeviceError> {
-        self.adopt(parts, position)?.rx(PEEK_MAX, sink);
+        let mut sink = |frame: &[u8], meta: RxMeta| {
+            takes(frame, meta);
+        };
+        self.adopt(parts, position)?.rx(PEEK_MAX, &mut sink);
         Ok(true)
     }
 }

@@ -35,6 +35,10 @@ pub struct Listener {
     pub slot: Option<u16>,
     /// The listener leaves new connections to others, if there are any.
     pub is_yielding: bool,
+    /// The others on the port never get what comes for it: on the kernel a socket of a SO_REUSEPORT
+    /// group has a queue of its own, on which QUIC's connections rely.
+    #[serde(default)]
+    pub has_own_queue: bool,
     /// Number of equal requests of the client.
     pub count: u32,
 }
@@ -179,34 +183,38 @@ impl Listeners {
     }
 
     fn is_stalled(&self, listener: &Listener) -> bool {
-        listener.slot.is_some_and(|it| self.stalled.contains(&it))
+        let slot = listener.slot.filter(|_| !listener.has_own_queue);
+        slot.is_some_and(|it| self.stalled.contains(&it))
     }
 
-    /// The engine of a slot does not run, or runs again. Returns the ports that it serves.
+    /// The engine of a slot does not run, or runs again. Returns the ports that others may serve
+    /// meanwhile.
     pub fn set_stalled(&mut self, slot: u16, is_on: bool) -> Vec<(Transport, u16)> {
         self.stalled.retain(|it| *it != slot);
         if is_on {
             self.stalled.push(slot);
         }
-        let serving = self.table.iter().filter(|l| l.slot == Some(slot));
+        let may_leave = |l: &&Listener| l.slot == Some(slot) && !l.has_own_queue;
+        let serving = self.table.iter().filter(may_leave);
         let mut ports: Vec<_> = serving.map(|l| (l.protocol, l.port)).collect();
         ports.sort_unstable();
         ports.dedup();
         ports
     }
 
-    /// Returns whether several engines serve one TCP port.
+    /// Returns whether several engines serve one port together.
     pub fn has_shared(&self) -> bool {
         self.table.len() > 1 && !self.sharing().is_empty()
     }
 
-    /// The slots that serve TCP ports which others serve too, each once.
+    /// The slots that serve ports which others serve too, with what comes for one of them if that
+    /// does not run; each once.
     pub fn sharing(&self) -> Vec<u16> {
-        let mut serving: Vec<(u16, u16)> = self
+        let mut serving: Vec<((Transport, u16), u16)> = self
             .table
             .iter()
-            .filter(|l| l.protocol == Transport::Tcp)
-            .filter_map(|l| Some((l.port, l.slot?)))
+            .filter(|l| !l.has_own_queue)
+            .filter_map(|l| Some(((l.protocol, l.port), l.slot?)))
             .collect();
         serving.sort_unstable();
         serving.dedup();
@@ -248,6 +256,15 @@ impl Listeners {
         };
         for listener in self.table.iter_mut().filter(|l| is_it(l)) {
             listener.is_yielding = is_on;
+        }
+    }
+
+    /// Records whether a client's datagram sockets on a port are in groups
+    /// ([`Listener::has_own_queue`]).
+    pub fn set_own_queue(&mut self, client: ClientId, port: u16, is_on: bool) {
+        let is_it = |l: &Listener| (l.client, l.protocol, l.port) == (client, Transport::Udp, port);
+        for listener in self.table.iter_mut().filter(|l| is_it(l)) {
+            listener.has_own_queue = is_on;
         }
     }
 
@@ -310,8 +327,31 @@ mod tests {
             reuse_port: false,
             slot: Some(client as u16),
             is_yielding: false,
+            has_own_queue: false,
             count: 1,
         }
+    }
+
+    #[test]
+    fn others_serve_a_shared_datagram_port_of_an_engine_that_does_not_run() {
+        let mut listeners = Listeners::default();
+        for client in [1, 2] {
+            let of_a_child = Listener {
+                protocol: Transport::Udp,
+                ..listener(client, 7, 53)
+            };
+            listeners.claim(of_a_child).unwrap();
+        }
+        assert_eq!(listeners.sharing(), [1, 2]);
+        assert_eq!(listeners.set_stalled(1, true), [(Transport::Udp, 53)]);
+        assert_eq!(listeners.slots(Transport::Udp, 53), [2]);
+        // In a group of SO_REUSEPORT each has its own.
+        for client in [1, 2] {
+            listeners.set_own_queue(ClientId(client), 53, true);
+        }
+        assert!(listeners.sharing().is_empty());
+        assert_eq!(listeners.slots(Transport::Udp, 53), [1, 2]);
+        assert!(listeners.set_stalled(1, true).is_empty());
     }
 
     #[test]

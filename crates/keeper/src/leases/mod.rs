@@ -211,6 +211,7 @@ impl Leases {
             reuse_port,
             slot: client.slot,
             is_yielding: false,
+            has_own_queue: false,
             count: 1,
         };
         self.listeners.claim(wanted).map_err(LeaseError::Listen)

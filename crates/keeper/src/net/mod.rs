@@ -41,6 +41,7 @@ use crate::regions::Inboxes;
 use address_probes::AddressProbes;
 use announced::{Announced, tune};
 use effects::NetEffects;
+pub(crate) use flows::{datagram_port, is_request};
 use frame_input::{FrameSource, local_by};
 use orphan_table::OrphanTable;
 use parked::Untaken;
@@ -428,14 +429,9 @@ impl Net {
         }
     }
 
-    /// Handles a frame that waits for an engine which does not run. Returns `false` if it is not a
-    /// SYN.
-    pub fn feed_request(&mut self, frame: &[u8], meta: RxMeta, now: u64) -> bool {
-        let is_request = flows::is_request(frame);
-        if is_request {
-            self.take(frame, meta, FrameSource::to_the_gone(now));
-        }
-        is_request
+    /// Handles a frame that waits for an engine which does not run.
+    pub fn feed_waiting(&mut self, frame: &[u8], meta: RxMeta, now: u64) {
+        self.take(frame, meta, FrameSource::to_the_gone(now));
     }
 
     /// Handles the messages left in the inbox of an engine that is gone.

@@ -36,11 +36,15 @@ impl Server {
     /// The reply has the group's program, if there is one.
     fn on_join_group(&mut self, client: ClientId, socket: GroupSocket, is_on: bool) -> Answer {
         let GroupSocket { local, rank, .. } = socket;
-        let groups = &mut self.resources.state.leases.groups;
+        let leases = &mut self.resources.state.leases;
         let is_accepted = match is_on {
-            true => groups.join(client, socket),
-            false => Some(groups.part(client, local, rank)),
+            true => leases.groups.join(client, socket),
+            false => Some(leases.groups.part(client, local, rank)),
         };
+        let is_in_group = leases.groups.clients(local.port()).contains(&client);
+        leases
+            .listeners
+            .set_own_queue(client, local.port(), is_in_group);
         let Some(is_accepted) = is_accepted else {
             return refuse(Refusal::Exhausted, "too many sockets share ports");
         };

@@ -8,6 +8,7 @@ use tracing::warn;
 use super::Server;
 use super::stalls::Look;
 use crate::leases::PortSpan;
+use crate::net::{datagram_port, is_request};
 use crate::process::is_ready;
 
 impl Server {
@@ -67,6 +68,11 @@ impl Server {
                 self.net.note_moving(*port, now);
             }
         }
+        let udp = ports.iter().filter(|it| it.0 == Transport::Udp);
+        let shared: Vec<u16> = udp
+            .map(|it| it.1)
+            .filter(|port| !listeners.slots(Transport::Udp, *port).contains(&slot))
+            .collect();
         let ranges: Vec<_> = ports
             .iter()
             .map(|(protocol, port)| PortSpan::one(*protocol, *port))
@@ -74,29 +80,34 @@ impl Server {
         self.steer_ports(&ranges);
         self.publish_engines();
         if is_stalled {
-            self.pass_requests_on(slot, now);
+            self.pass_waiting_on(slot, &shared, now);
         }
     }
 
-    /// Requests for connections that wait in the queue of an engine that does not run. If it ever
-    /// takes them too, its answers are those to a copy.
-    fn pass_requests_on(&mut self, slot: u16, now: u64) {
+    /// Requests for connections, and datagrams to `shared` ports, that wait in the queue of an
+    /// engine that does not run. If it ever takes the requests too, its answers are those to a
+    /// copy; datagrams are taken from it.
+    fn pass_waiting_on(&mut self, slot: u16, shared: &[u16], now: u64) {
         let (Ok(parts), Some(position)) = (
             self.resources.slots.parts(slot),
             self.resources.words.position(slot),
         ) else {
             return;
         };
-        let mut waiting: Vec<(Vec<u8>, RxMeta)> = Vec::new();
+        let mut waiting: Vec<(Vec<u8>, RxMeta, bool)> = Vec::new();
         let peeked = peek_slot(parts, position, &mut |frame: &[u8], meta: RxMeta| {
-            waiting.push((frame.to_vec(), meta));
+            let is_shared = datagram_port(frame).is_some_and(|port| shared.contains(&port));
+            waiting.push((frame.to_vec(), meta, is_shared || is_request(frame)));
+            is_shared
         });
         let is_taken = peeked.unwrap_or_else(|error| {
             warn!(slot, %error, "the frames of a stalled slot cannot be read");
             false
         });
-        for (frame, meta) in waiting {
-            if !self.net.feed_request(&frame, meta, now) && is_taken {
+        for (frame, meta, is_passed) in waiting {
+            if is_passed {
+                self.net.feed_waiting(&frame, meta, now);
+            } else if is_taken {
                 let message = InboxMessage::Frame {
                     link: meta.link,
                     frame: &frame,
