@@ -60,6 +60,7 @@ impl Engine {
         };
         self.note_bound(owner, bound);
         self.join_group(owner, local, true);
+        self.env.note_sharer(owner);
         Ok(Reply::Bound { local })
     }
 

@@ -141,6 +141,7 @@ impl Effects for Fx<'_> {
         if !self.env.owned.is_empty() && self.env.hand_over(owner, datagram) {
             return;
         }
+        let owner = self.env.choose_sharer(owner);
         let Some(client) = self.env.client(owner.client) else {
             return;
         };

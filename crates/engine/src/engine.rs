@@ -152,6 +152,7 @@ impl Engine {
             offers: Offers::default(),
             lent_offers: LentOffers::default(),
             maps: Vec::new(),
+            shared: Vec::new(),
             deferred: Vec::new(),
             waiting: Waiting::default(),
             drained: None,

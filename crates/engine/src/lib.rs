@@ -42,6 +42,7 @@ mod passing;
 mod ports;
 mod records;
 mod remote;
+mod sharers;
 mod stats;
 mod strays;
 mod streams;

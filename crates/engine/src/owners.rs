@@ -17,6 +17,13 @@ pub(crate) struct Owner {
     pub(crate) sock: SockId,
 }
 
+/// The sockets of one datagram socket of the kernel, by the cookie of that.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) cookie: u64,
+    pub(crate) owners: Vec<Owner>,
+}
+
 /// Connections that may be claimed with their key, and the position up to which their program may
 /// have written.
 pub(crate) type Offers = HashMap<u128, (Owner, Option<u64>)>;

@@ -77,7 +77,7 @@ const LAYERS: &[Layers] = &[
             &["client", "owners", "stats"],
             &["waiting"],
             &["environment"],
-            &["effects", "groups", "outgoing", "strays"],
+            &["effects", "groups", "outgoing", "sharers", "strays"],
             &["engine", "inquiry", "views"],
             &[
                 "alone",

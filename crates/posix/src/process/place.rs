@@ -316,8 +316,8 @@ impl Process {
         // sockets receives.
         let are_several = self.engines.attach.is_spread() || self.settings.has_ports_per_instance;
         let reuse_port = socket.shares_port() || are_several;
-        if socket.shares_port() && remote.is_none() {
-            name_in_group(&*self.kernel, &attachment, sock, socket);
+        if remote.is_none() {
+            name_among_sharers(&*self.kernel, &attachment, sock, socket);
         }
         if let Some(range) = options.port_range() {
             attachment.set_option(sock, range);
@@ -462,15 +462,21 @@ fn cookie_of(kernel: &dyn Kernel, socket: &Description) -> Option<u64> {
     Some(u64::from_ne_bytes(cookie))
 }
 
-/// Says which of the sockets that share a port this one is.
-fn name_in_group(
+/// Says which of the sockets that share a port, in a SO_REUSEPORT group or as copies of a parent's,
+/// this one is.
+fn name_among_sharers(
     kernel: &dyn Kernel,
     attachment: &Attachment,
     sock: slipstack_channel::SockId,
     socket: &Description,
 ) {
-    attachment.set_option(sock, SocketOption::Rank(rank_of(kernel, socket)));
-    if let Some(cookie) = cookie_of(kernel, socket) {
+    let is_in_group = socket.shares_port();
+    if is_in_group {
+        attachment.set_option(sock, SocketOption::Rank(rank_of(kernel, socket)));
+    }
+    if (is_in_group || socket.is_inherited())
+        && let Some(cookie) = cookie_of(kernel, socket)
+    {
         attachment.set_option(sock, SocketOption::Cookie(cookie));
     }
 }

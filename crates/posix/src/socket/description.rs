@@ -244,6 +244,11 @@ impl Description {
         self.parent.store(parent, Ordering::Relaxed);
     }
 
+    /// Whether it came by a fork.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.parent.load(Ordering::Relaxed) != 0
+    }
+
     /// Whether the process that this one was forked from may still wait on it.
     pub(crate) fn is_parents(&self) -> bool {
         let parent = self.parent.load(Ordering::Relaxed);
