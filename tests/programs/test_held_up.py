@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import selectors
 import shutil
 import signal
@@ -18,6 +19,10 @@ REQUEST = b"GET %s HTTP/1.1\r\nHost: test\r\n\r\n"
 CGROUPS = Path("/sys/fs/cgroup")
 # Opened while a worker is held that has a listener of its own: about half of them are its.
 OPENED = 24
+UDP_PORT, FLOWS = 7390, 24
+# Datagrams that wait for a held worker: on the kernel one that wakes it, if it is frozen, and
+# through an instance those that are in its queue before it is late.
+UNHEARD_MAX = {"kernel": 1, "inprocess": 0, "instance": 2 * FLOWS // 3}
 
 
 def ask(sock, path=b"/worker"):
@@ -198,6 +203,92 @@ def debugged(pid):
             debugger.wait(20)
 
 
+class Asked:
+    """Sockets that ask the workers, and the answers: of each question those who gave one."""
+
+    def __init__(self, world, how):
+        server = world.stack(*world.program("udp_workers.py"), how, UDP_PORT)
+        until(lambda: "workers" in server.output(), 10, "the workers")
+        line = server.output().partition("workers ")[2].splitlines()[0]
+        self.workers = {int(pid) for pid in line.split()}
+        self.to = (world.address, UDP_PORT)
+        with world.at_peer():
+            self.socks = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(FLOWS)]
+        self.given = {}
+
+    def ask(self, what):
+        for number, sock in enumerate(self.socks):
+            self.given.setdefault(b"%s %d" % (what, number), [])
+            sock.sendto(b"%s %d" % (what, number), self.to)
+
+    def hear(self, seconds):
+        """Hears answers until there is one to each question, or the time is over."""
+        end = time.monotonic() + seconds
+        while not all(self.given.values()) and time.monotonic() < end:
+            self.hear_some(0.1)
+
+    def hear_some(self, seconds):
+        for sock in select.select(self.socks, [], [], seconds)[0]:
+            pid, _, question = sock.recv(2000).partition(b" ")
+            self.given[question].append(int(pid))
+
+    def ask_all(self, what):
+        """Asks by each socket, has each answered, and returns who answered each."""
+        self.ask(what)
+        until(lambda: self.hear_all(what), 5, "the answers")
+        return [self.given[b"%s %d" % (what, number)] for number in range(FLOWS)]
+
+    def hear_all(self, what):
+        self.hear_some(0.1)
+        return all(self.given[b"%s %d" % (what, number)] for number in range(FLOWS))
+
+    def until_both_answer(self):
+        def do_both():
+            answers = self.ask_all(b"try %d" % len(self.given))
+            return {pid for pids in answers for pid in pids} == self.workers
+
+        until(do_both, 10, "answers of both workers")
+
+    def check(self):
+        self.hear(5)
+        self.hear_some(0.3)
+        wrong = {question: pids for question, pids in self.given.items() if len(pids) != 1}
+        assert not wrong, f"not answered once: {wrong}"
+
+
+def delays_no_datagrams(world, hold):
+    """The workers have one socket, so that the other one answers what comes for either."""
+    asked = Asked(world, "shared")
+    asked.until_both_answer()
+    held, other = sorted(asked.workers)
+    with hold(held):
+        before = set(asked.given)
+        for turn in range(4):
+            asked.ask(b"held %d" % turn)
+            asked.hear(0.5)
+        answers = [pids for question, pids in asked.given.items() if question not in before]
+        assert all(pids in ([], [other]) for pids in answers), answers
+        assert answers.count([]) <= UNHEARD_MAX[world.mode], answers
+    asked.check()
+    asked.until_both_answer()
+
+
+def holds_up_its_own_datagrams_alone(world, hold):
+    """Each worker has a socket of its own, with a queue of its own."""
+    asked = Asked(world, "own")
+    asked.until_both_answer()
+    before = asked.ask_all(b"before")
+    held, other = sorted(asked.workers)
+    with hold(held):
+        asked.ask(b"held")
+        asked.hear(1)
+        answers = [asked.given[b"held %d" % number] for number in range(FLOWS)]
+        assert answers == [[pid for pid in pids if pid == other] for pids in before], answers
+    asked.check()
+    after = [asked.given[b"held %d" % number] for number in range(FLOWS)]
+    assert after == before, (before, after)
+
+
 @test
 def a_stopped_worker_holds_up_its_own_connections_alone(world):
     delays_no_other_worker(world, stopped)
@@ -211,6 +302,26 @@ def a_frozen_worker_holds_up_its_own_connections_alone(world):
 @test
 def a_worker_in_a_debugger_holds_up_its_own_connections_alone(world):
     delays_no_other_worker(world, debugged)
+
+
+@test
+def a_stopped_worker_holds_up_no_datagrams(world):
+    delays_no_datagrams(world, stopped)
+
+
+@test
+def a_frozen_worker_holds_up_no_datagrams(world):
+    delays_no_datagrams(world, frozen)
+
+
+@test
+def a_worker_in_a_debugger_holds_up_no_datagrams(world):
+    delays_no_datagrams(world, debugged)
+
+
+@test
+def a_stopped_worker_holds_up_the_datagrams_of_its_own_socket_alone(world):
+    holds_up_its_own_datagrams_alone(world, stopped)
 
 
 @test
