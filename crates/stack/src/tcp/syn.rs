@@ -513,10 +513,25 @@ impl SynTable {
         }
         let due = self.search_due(now);
         if due.is_none() {
-            let fronts = self.waiting.iter().filter_map(|level| level.front());
-            self.next = fronts.map(|w| w.until).min().unwrap_or(Instant::FAR_FUTURE);
+            self.next = self.first_deadline();
         }
         due
+    }
+
+    /// The first deadline of a living entry. Dead ones before it are dropped.
+    #[cold]
+    fn first_deadline(&mut self) -> Instant {
+        let mut first = Instant::FAR_FUTURE;
+        for level in &mut self.waiting {
+            while let Some(front) = level.front() {
+                if self.entries.find(front.index, front.generation).is_some() {
+                    first = first.min(front.until);
+                    break;
+                }
+                level.pop_front();
+            }
+        }
+        first
     }
 
     #[cold]

@@ -65,6 +65,23 @@ fn no_thread_wakes_for_a_connection_that_has_opened() {
 }
 
 #[test]
+fn connections_that_open_beside_one_that_does_not_cost_one_wake_up() {
+    let mut world = World::new(config());
+    world.listen();
+    syn(&mut world, 40_000);
+    world.sleep(SECOND / 10);
+    for port in 40_001..40_011 {
+        syn(&mut world, port);
+        assert!(complete(&mut world, port));
+        world.sleep(SECOND / 100);
+    }
+    // The SYN-ACK of the first is repeated after a second, and then after two more.
+    world.sleep(SECOND * 95 / 100);
+    let next = world.stack.next_deadline().unwrap();
+    assert!(next.0 - world.now.0 > SECOND, "{next:?}, {:?}", world.now);
+}
+
+#[test]
 fn half_open_connections_are_bounded() {
     let mut world = World::new(config());
     world.listen();
