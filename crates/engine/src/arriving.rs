@@ -350,9 +350,11 @@ impl Engine {
 
     /// Gives a connection the options of its listener, as one that the listener makes has them.
     fn inherit(&mut self, now: Instant, conn: ConnId, listener: Owner) {
-        let Some(options) = self.env.socket(listener).and_then(|it| it.options.clone()) else {
+        let Some(socket) = self.env.socket(listener) else {
             return;
         };
+        // One on which nothing was set has defaults, which may not be those of the listener before.
+        let options = socket.options.clone().unwrap_or_default();
         let changes = [
             Some(SocketOption::NoDelay(options.no_delay)),
             Some(SocketOption::KeepAlive(options.keep_alive)),
