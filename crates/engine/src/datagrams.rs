@@ -370,6 +370,7 @@ impl Engine {
                 ttl: envelope.ttl.unwrap_or(0),
                 segment: envelope.segment,
                 link: envelope.link.unwrap_or(0),
+                is_to_group: false,
             };
             let macs = Macs::new([0; 6], mac);
             let frames: Vec<_> = match may_be(&datagram) {

@@ -141,7 +141,7 @@ impl Effects for Fx<'_> {
         if !self.env.owned.is_empty() && self.env.hand_over(owner, datagram) {
             return;
         }
-        let owner = self.env.choose_sharer(owner);
+        let owner = self.env.choose_sharer(owner, datagram.is_to_group);
         let Some(client) = self.env.client(owner.client) else {
             return;
         };

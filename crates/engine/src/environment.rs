@@ -13,7 +13,7 @@ use crate::departed::Departed;
 use crate::drained::Drained;
 use crate::frames::FrameQueue;
 use crate::local::Local;
-use crate::owners::{Deferred, Flows, LentOffers, Offers, Owner, Owners, Shared};
+use crate::owners::{Deferred, Flows, LentOffers, Offers, Owner, Owners, Sharer};
 use crate::stats::EngineCounters;
 use crate::waiting::Waiting;
 
@@ -61,8 +61,8 @@ pub(crate) struct Environment {
     pub(crate) lent_offers: LentOffers,
     /// Maps that programs of SO_REUSEPORT groups read, each with the port of its group.
     pub(crate) maps: Vec<(u16, ProgramMap)>,
-    /// Sockets of one socket of the kernel, of several clients.
-    pub(crate) shared: Vec<Shared>,
+    /// Sockets that several clients have in common.
+    pub(crate) shared: Vec<Vec<Sharer>>,
 }
 
 impl Environment {

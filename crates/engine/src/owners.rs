@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use slipstack_channel::control::TimeWaitEntry;
 use slipstack_channel::{Ends, FlowDirectory, HalfOpenRecords, PassedOn, SockId, TimeWaitRecords};
 use slipstack_mem::Region;
-use slipstack_stack::{ConnId, ConnectionOrigin, HalfOpenRecord};
+use slipstack_stack::{ConnId, ConnectionOrigin, HalfOpenRecord, Instant};
 
 use crate::client::ClientId;
 
@@ -17,11 +17,14 @@ pub(crate) struct Owner {
     pub(crate) sock: SockId,
 }
 
-/// The sockets of one datagram socket of the kernel, by the cookie of that.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) cookie: u64,
-    pub(crate) owners: Vec<Owner>,
+/// One of several sockets that are one datagram socket on the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sharer {
+    pub(crate) owner: Owner,
+    /// The place up to which its process had read at `read_at`, when it was last seen to read, or
+    /// nothing was unread.
+    pub(crate) read_upto: u64,
+    pub(crate) read_at: Instant,
 }
 
 /// Connections that may be claimed with their key, and the position up to which their program may

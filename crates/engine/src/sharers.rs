@@ -1,51 +1,77 @@
-//! Datagram sockets that several processes have from their parent, through one instance.
+//! Datagram sockets that several processes have from one another, through one instance.
 //!
 //! On the kernel such a socket has one queue, from which whoever waits takes the next datagram.
 //! Here each process has a queue of its own, and the stack would give everything to the socket that
-//! was bound last. A datagram goes to a process that waits for one, or else to the shortest queue.
-//! What is in a queue stays there.
+//! was bound last. A datagram goes to a process that waits for one, or else to one that has read
+//! lately, with the shortest queue. What is in a queue stays there.
 
 use slipstack_stack::Instant;
 
-use crate::client::Role;
+use crate::client::{Bound, Role};
 use crate::environment::Environment;
-use crate::owners::{Owner, Shared};
+use crate::owners::{Owner, Sharer};
 
-/// Time for which datagrams may be unread until others are preferred to their process: it may be
-/// stopped.
+/// Time for which a process may leave its datagrams unread until others are preferred, and again
+/// for each doubling: it may be stopped.
 const LATE_NS: u64 = 4_000_000;
+
+/// The name that sharers have in common: the kernel's socket, by its cookie, and the address. A
+/// client may claim any cookie, but on the stack only sockets that can share the address are bound
+/// to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Name {
+    cookie: u64,
+    bound: slipstack_stack::Bound,
+    port: u16,
+    link: u16,
+}
 
 impl Environment {
     /// Looks for the other sockets of a new one's socket of the kernel.
     pub(crate) fn note_sharer(&mut self, owner: Owner) {
-        let cookie = self.sharing_cookie(owner);
-        if cookie == 0 {
+        let Some(name) = self.name_of_shared(owner) else {
             return;
+        };
+        let mut shared = core::mem::take(&mut self.shared);
+        shared.retain_mut(|sharers| {
+            sharers.retain(|it| self.name_of_shared(it.owner).is_some());
+            sharers.len() > 1
+        });
+        let new = Sharer::new(owner, self.now);
+        let is_it = |it: &Vec<Sharer>| self.name_of_shared(it[0].owner) == Some(name);
+        match shared.iter().position(is_it) {
+            Some(at) => shared[at].push(new),
+            None => {
+                let mut sharers = self.find_sharers(owner, name);
+                sharers.push(new);
+                if sharers.len() > 1 {
+                    shared.push(sharers);
+                }
+            }
         }
-        if let Some(shared) = self.shared.iter_mut().find(|it| it.cookie == cookie) {
-            shared.owners.push(owner);
-            return;
-        }
-        let mut owners = vec![owner];
-        for id in self.client_ids().filter(|id| *id != owner.client) {
-            let socks = self
-                .client(id)
-                .map_or(Vec::new(), |client| client.sockets());
-            let all = socks.into_iter().map(|sock| Owner { client: id, sock });
-            let alike: Vec<Owner> = all
-                .filter(|other| self.sharing_cookie(*other) == cookie)
-                .collect();
-            owners.extend(alike);
-        }
-        if owners.len() > 1 {
-            self.shared.push(Shared { cookie, owners });
-        }
+        self.shared = shared;
     }
 
-    /// Returns whose datagram it is that the stack has for `owner`.
+    /// The other clients' sockets of that name.
+    fn find_sharers(&mut self, owner: Owner, name: Name) -> Vec<Sharer> {
+        let others = self.client_ids().filter(|id| *id != owner.client);
+        let mut found = Vec::new();
+        for client in others {
+            let of = self.client(client);
+            for sock in of.map_or(Vec::new(), |client| client.sockets()) {
+                let other = Owner { client, sock };
+                if self.name_of_shared(other) == Some(name) {
+                    found.push(Sharer::new(other, self.now));
+                }
+            }
+        }
+        found
+    }
+
+    /// Returns whose datagram it is that the stack has for `owner`. One to a group is everybody's.
     #[inline]
-    pub(crate) fn choose_sharer(&mut self, owner: Owner) -> Owner {
-        match self.shared.is_empty() {
+    pub(crate) fn choose_sharer(&mut self, owner: Owner, is_to_group: bool) -> Owner {
+        match self.shared.is_empty() || is_to_group {
             true => owner,
             false => self.choose_among_sharers(owner),
         }
@@ -53,53 +79,72 @@ impl Environment {
 
     #[cold]
     fn choose_among_sharers(&mut self, owner: Owner) -> Owner {
-        let cookie = self.sharing_cookie(owner);
-        let found = self.shared.iter().position(|it| it.cookie == cookie);
-        let Some(at) = found.filter(|_| cookie != 0) else {
+        let is_it = |it: &Sharer| it.owner == owner;
+        let Some(at) = self.shared.iter().position(|all| all.iter().any(is_it)) else {
             return owner;
         };
-        let mut owners = core::mem::take(&mut self.shared[at].owners);
-        owners.retain(|it| self.sharing_cookie(*it) == cookie);
-        let chosen = owners
-            .iter()
-            .copied()
-            .min_by_key(|it| self.wait_at(*it))
-            .unwrap_or(owner);
-        match owners.len() {
-            0 | 1 => drop(self.shared.swap_remove(at)),
-            _ => self.shared[at].owners = owners,
+        if self.is_connected(owner) {
+            return owner;
         }
-        chosen
+        let mut sharers = core::mem::take(&mut self.shared[at]);
+        let orders = sharers
+            .iter_mut()
+            .filter_map(|it| Some((self.order(it)?, it.owner)));
+        let chosen = orders.min_by_key(|(order, _)| *order);
+        self.shared[at] = sharers;
+        chosen.map_or(owner, |(_, owner)| owner)
     }
 
-    /// Orders the sharers: whether what is there already waits for too long, whether the process
-    /// does something else, and the bytes that are unread.
-    fn wait_at(&mut self, owner: Owner) -> (bool, bool, u64) {
+    /// Orders the sharers: whether the process does something else, for how long it has read
+    /// nothing, and the bytes that are unread. `None`: it is none any more, or connected.
+    fn order(&mut self, sharer: &mut Sharer) -> Option<(bool, u32, u64)> {
         let now = self.now;
-        let client = self.client(owner.client);
-        let Some((socket, end)) = client.and_then(|client| client.find(owner.sock)) else {
-            return (true, true, u64::MAX);
-        };
-        let unread = socket.receive.unread(end, owner.sock);
-        let is_late = unread > 0 && is_late(socket.received_at, now);
+        if self.name_of_shared(sharer.owner).is_none() || self.is_connected(sharer.owner) {
+            return None;
+        }
+        let client = self.client(sharer.owner.client)?;
+        let (socket, end) = client.find(sharer.owner.sock)?;
+        let unread = socket.receive.unread(end, sharer.owner.sock);
+        let read_upto = socket.receive.head() - unread;
+        if unread == 0 || read_upto != sharer.read_upto {
+            (sharer.read_upto, sharer.read_at) = (read_upto, now);
+        }
+        let late = now.0.saturating_sub(sharer.read_at.0) / LATE_NS;
         let waits = unread == 0 && end.is_program_asleep();
-        (is_late, !waits, unread)
+        Some((
+            !waits,
+            late.checked_ilog2().map_or(0, |log| log + 1),
+            unread,
+        ))
     }
 
-    /// The cookie by which a socket may be one of several; 0: it is not.
-    fn sharing_cookie(&mut self, owner: Owner) -> u64 {
-        let Some(socket) = self.socket(owner) else {
-            return 0;
-        };
-        let options = socket.options.as_deref();
+    /// Returns what other clients' sockets may have in common with this one.
+    fn name_of_shared(&mut self, owner: Owner) -> Option<Name> {
+        let socket = self.socket(owner)?;
         let is_bound = matches!(socket.role, Role::Datagram(_)) && !socket.is_closing;
-        let is_connected = socket.bound().is_some_and(|bound| bound.flow.is_some());
-        options
-            .filter(|it| it.rank == 0 && is_bound && !is_connected)
-            .map_or(0, |it| it.cookie)
+        let options = socket.options.as_deref();
+        let options = options.filter(|it| is_bound && it.cookie != 0 && it.rank == 0)?;
+        let bound = socket.bound()?;
+        Some(Name {
+            cookie: options.cookie,
+            bound: bound.span(),
+            port: bound.addr.port(),
+            link: socket.link(),
+        })
+    }
+
+    fn is_connected(&mut self, owner: Owner) -> bool {
+        let bound = self.socket(owner).and_then(|socket| socket.bound());
+        bound.is_some_and(|bound: Bound| bound.flow.is_some())
     }
 }
 
-fn is_late(since: Instant, now: Instant) -> bool {
-    now.0.saturating_sub(since.0) >= LATE_NS
+impl Sharer {
+    fn new(owner: Owner, now: Instant) -> Sharer {
+        Sharer {
+            owner,
+            read_upto: 0,
+            read_at: now,
+        }
+    }
 }

@@ -152,6 +152,8 @@ pub struct DatagramIn<'a> {
     pub segment: Option<NonZeroU16>,
     /// The link by which it arrived ([`slipstack_wire::LinkId`]).
     pub link: u16,
+    /// Each socket that takes its address receives it.
+    pub is_to_group: bool,
 }
 
 /// A datagram to send. The socket's options and the routes decide the fields it leaves open.

@@ -52,20 +52,10 @@ impl Udp {
             ttl: ip.ttl,
             segment: joined(&datagram, meta),
             link: meta.link,
+            is_to_group: ip.group,
         };
         if ip.group {
-            let mut delivered = 0;
-            for (id, _) in self.takers(from, to, meta.link) {
-                if !self.hears(id, &arrived) {
-                    continue;
-                }
-                self.deliver(id, &arrived, cx, fx);
-                delivered += 1;
-            }
-            if delivered == 0 && !fx.stray_datagram(&arrived, true) {
-                cx.counters.bump(Counter::DropUdpGroup);
-            }
-            return UdpOutcome::Done;
+            return self.deliver_to_group(&arrived, cx, fx);
         }
         let Some(id) = self.find_taker(from, to, meta.link) else {
             // The sockets of a port that is served here are connected to others: there is no other
@@ -120,6 +110,25 @@ impl Udp {
         !group.is_multicast()
             || multicast
                 .is_none_or(|multicast| multicast.hears(LinkedGroup { group, link }, source))
+    }
+
+    fn deliver_to_group(
+        &self,
+        arrived: &DatagramIn<'_>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) -> UdpOutcome {
+        let mut delivered = 0;
+        for (id, _) in self.takers(arrived.from, arrived.to, arrived.link) {
+            if self.hears(id, arrived) {
+                self.deliver(id, arrived, cx, fx);
+                delivered += 1;
+            }
+        }
+        if delivered == 0 && !fx.stray_datagram(arrived, true) {
+            cx.counters.bump(Counter::DropUdpGroup);
+        }
+        UdpOutcome::Done
     }
 
     fn deliver(
