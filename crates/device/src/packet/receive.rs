@@ -302,7 +302,7 @@ pub(crate) fn peek(
                 link: 0,
                 has_inner: false,
             };
-            if takes(frame, refine(meta, slot)) {
+            if takes(frame, refine(meta, slot)) && ring.status(index) == status {
                 ring.blank(index, header);
             }
         }

@@ -43,6 +43,19 @@ pub struct Listener {
     pub count: u32,
 }
 
+impl Listener {
+    /// Names the queue that a claim shares with others on its port; `None`: it has one of its own.
+    /// A queue of datagrams is that of one socket, which forked processes have.
+    fn queue(&self) -> Option<Option<(Family, IpAddr, u16)>> {
+        match self.protocol {
+            Transport::Tcp => Some(None),
+            Transport::Udp => {
+                (!self.has_own_queue).then_some(Some((self.family, self.address, self.link)))
+            }
+        }
+    }
+}
+
 /// The address, port and link that a program listens on, as in [`Listener`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
@@ -183,8 +196,17 @@ impl Listeners {
     }
 
     fn is_stalled(&self, listener: &Listener) -> bool {
-        let slot = listener.slot.filter(|_| !listener.has_own_queue);
-        slot.is_some_and(|it| self.stalled.contains(&it))
+        let is_stalled = |slot| self.stalled.contains(&slot);
+        listener.slot.is_some_and(is_stalled) && self.may_be_left(listener)
+    }
+
+    /// Returns whether others may serve what comes for a listener: new connections can go to all on
+    /// the port, if there are others, as what one cannot take comes back.
+    fn may_be_left(&self, listener: &Listener) -> bool {
+        let mut others = self.on(listener.protocol, listener.port);
+        let is_alike =
+            |other: &Listener| other.slot != listener.slot && other.queue() == listener.queue();
+        listener.protocol == Transport::Tcp || listener.queue().is_some() && others.any(is_alike)
     }
 
     /// The engine of a slot does not run, or runs again. Returns the ports that others may serve
@@ -194,8 +216,8 @@ impl Listeners {
         if is_on {
             self.stalled.push(slot);
         }
-        let may_leave = |l: &&Listener| l.slot == Some(slot) && !l.has_own_queue;
-        let serving = self.table.iter().filter(may_leave);
+        let may_be_left = |l: &&Listener| l.slot == Some(slot) && self.may_be_left(l);
+        let serving = self.table.iter().filter(may_be_left);
         let mut ports: Vec<_> = serving.map(|l| (l.protocol, l.port)).collect();
         ports.sort_unstable();
         ports.dedup();
@@ -210,16 +232,14 @@ impl Listeners {
     /// The slots that serve ports which others serve too, with what comes for one of them if that
     /// does not run; each once.
     pub fn sharing(&self) -> Vec<u16> {
-        let mut serving: Vec<((Transport, u16), u16)> = self
-            .table
-            .iter()
-            .filter(|l| !l.has_own_queue)
-            .filter_map(|l| Some(((l.protocol, l.port), l.slot?)))
+        let serving = self.table.iter();
+        let mut serving: Vec<_> = serving
+            .filter_map(|l| Some(((l.protocol, l.port, l.queue()?), l.slot?)))
             .collect();
         serving.sort_unstable();
         serving.dedup();
-        let of_one_port = serving.chunk_by(|one, two| one.0 == two.0);
-        let mut slots: Vec<u16> = of_one_port
+        let of_one_queue = serving.chunk_by(|one, two| one.0 == two.0);
+        let mut slots: Vec<u16> = of_one_queue
             .filter(|on_port| on_port.len() > 1)
             .flat_map(|on_port| on_port.iter().map(|it| it.1))
             .collect();
@@ -352,6 +372,22 @@ mod tests {
         assert!(listeners.sharing().is_empty());
         assert_eq!(listeners.slots(Transport::Udp, 53), [1, 2]);
         assert!(listeners.set_stalled(1, true).is_empty());
+    }
+
+    #[test]
+    fn programs_with_addresses_of_their_own_serve_no_datagrams_of_each_other() {
+        let mut listeners = Listeners::default();
+        for (client, family, address) in [(1, 7, 1), (2, 7, 2), (3, 8, 3)] {
+            let at_an_address = Listener {
+                protocol: Transport::Udp,
+                address: Ipv4Addr::new(10, 0, 0, address).into(),
+                ..listener(client, family, 53)
+            };
+            listeners.claim(at_an_address).unwrap();
+        }
+        assert!(listeners.sharing().is_empty());
+        assert!(listeners.set_stalled(1, true).is_empty());
+        assert_eq!(listeners.slots(Transport::Udp, 53), [1, 2, 3]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Measures against engines that do not run ([`super::stalls`]).
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use slipstack_channel::InboxMessage;
+use slipstack_channel::{INBOX_CELLS, InboxMessage};
 use slipstack_device::{RxMeta, Transport, peek_slot};
 use tracing::warn;
 
@@ -10,6 +10,11 @@ use super::stalls::Look;
 use crate::leases::PortSpan;
 use crate::net::{datagram_port, is_request};
 use crate::process::is_ready;
+
+/// Bytes that a datagram takes in an inbox at least, and those of all datagrams that are passed on
+/// at once: more than a fraction of the inbox may be lost there.
+const CELL: usize = 2048;
+const PASSED_MAX: usize = INBOX_CELLS / 4 * CELL;
 
 impl Server {
     /// Returns when the engines that share ports, or forward packets, are to be checked; `None` if
@@ -95,8 +100,12 @@ impl Server {
             return;
         };
         let mut waiting: Vec<(Vec<u8>, RxMeta, bool)> = Vec::new();
+        let mut room = PASSED_MAX;
         let peeked = peek_slot(parts, position, &mut |frame: &[u8], meta: RxMeta| {
+            let size = frame.len().max(CELL);
             let is_shared = datagram_port(frame).is_some_and(|port| shared.contains(&port));
+            let is_shared = is_shared && size <= room;
+            room -= if is_shared { size } else { 0 };
             waiting.push((frame.to_vec(), meta, is_shared || is_request(frame)));
             is_shared
         });
