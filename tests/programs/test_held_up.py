@@ -216,8 +216,8 @@ class Asked:
             self.socks = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(FLOWS)]
         self.given = {}
 
-    def ask(self, what):
-        for number, sock in enumerate(self.socks):
+    def ask(self, what, count=FLOWS):
+        for number, sock in enumerate(self.socks[:count]):
             self.given.setdefault(b"%s %d" % (what, number), [])
             sock.sendto(b"%s %d" % (what, number), self.to)
 
@@ -242,12 +242,12 @@ class Asked:
         self.hear_some(0.1)
         return all(self.given[b"%s %d" % (what, number)] for number in range(FLOWS))
 
-    def until_both_answer(self):
-        def do_both():
+    def until_all_answer(self):
+        def do_all():
             answers = self.ask_all(b"try %d" % len(self.given))
             return {pid for pids in answers for pid in pids} == self.workers
 
-        until(do_both, 10, "answers of both workers")
+        until(do_all, 10, "answers of all workers")
 
     def check(self):
         self.hear(5)
@@ -259,7 +259,7 @@ class Asked:
 def delays_no_datagrams(world, hold):
     """The workers have one socket, so that the other one answers what comes for either."""
     asked = Asked(world, "shared")
-    asked.until_both_answer()
+    asked.until_all_answer()
     held, other = sorted(asked.workers)
     with hold(held):
         before = set(asked.given)
@@ -270,13 +270,30 @@ def delays_no_datagrams(world, hold):
         assert all(pids in ([], [other]) for pids in answers), answers
         assert answers.count([]) <= UNHEARD_MAX[world.mode], answers
     asked.check()
-    asked.until_both_answer()
+    asked.until_all_answer()
+
+
+def delays_few_datagrams(world, hold):
+    """As [delays_no_datagrams], with workers that take long for each."""
+    asked = Asked(world, "slow")
+    asked.until_all_answer()
+    held = min(asked.workers)
+    before = set(asked.given)
+    with hold(held):
+        for turn in range(40):
+            # Fewer than the two that run can answer.
+            asked.ask(b"held %d" % turn, 3)
+            time.sleep(0.025)
+        asked.hear(2)
+        answers = [pids for question, pids in asked.given.items() if question not in before]
+        assert answers.count([]) <= UNHEARD_MAX[world.mode], answers.count([])
+    asked.check()
 
 
 def holds_up_its_own_datagrams_alone(world, hold):
     """Each worker has a socket of its own, with a queue of its own."""
     asked = Asked(world, "own")
-    asked.until_both_answer()
+    asked.until_all_answer()
     before = asked.ask_all(b"before")
     held, other = sorted(asked.workers)
     with hold(held):
@@ -317,6 +334,18 @@ def a_frozen_worker_holds_up_no_datagrams(world):
 @test
 def a_worker_in_a_debugger_holds_up_no_datagrams(world):
     delays_no_datagrams(world, debugged)
+
+
+@test
+def a_stopped_worker_beside_slow_ones_holds_up_few_datagrams(world):
+    delays_few_datagrams(world, stopped)
+
+
+@test
+def a_parent_and_its_children_share_the_datagrams_of_one_socket(world):
+    asked = Asked(world, "parent")
+    asked.until_all_answer()
+    asked.check()
 
 
 @test

@@ -1,15 +1,18 @@
-"""Two processes that answer datagrams with their number and the datagram. Usage: udp_workers.py HOW
-PORT
+"""Processes that answer datagrams with their number and the datagram: udp_workers.py HOW PORT.
 
-HOW: `shared`: they have one socket from their parent, which has not used it; `own`: each uses
-another one of its parent's (SO_REUSEPORT)."""
+HOW: `shared`: two have one socket from their parent, which has not used it; `slow`: three of them,
+each of which sleeps for a while before it answers; `parent`: two, and their parent, which begins
+after them; `own`: two, each of which uses another one of its parent's (SO_REUSEPORT)."""
 
 import os
 import signal
 import socket
 import sys
+import time
 
 WORKERS = 2
+# Longer than a worker may take until others are preferred.
+SLOW_SECONDS = 0.01
 
 
 def bound(port, *options):
@@ -20,23 +23,25 @@ def bound(port, *options):
     return sock
 
 
-def answers(sock):
+def answers(sock, seconds):
     own = b"%d " % os.getpid()
     while True:
         data, sender = sock.recvfrom(2000)
+        time.sleep(seconds)
         sock.sendto(own + data, sender)
 
 
 def main(how, port):
-    if how == "shared":
-        socks = [bound(port)] * WORKERS
-    else:
+    seconds = SLOW_SECONDS if how == "slow" else 0
+    if how == "own":
         socks = [bound(port, socket.SO_REUSEPORT) for _ in range(WORKERS)]
+    else:
+        socks = [bound(port)] * (WORKERS + (how == "slow"))
     workers = []
     for sock in socks:
         pid = os.fork()
         if pid == 0:
-            answers(sock)
+            answers(sock, seconds)
         workers.append(pid)
 
     def end(*_):
@@ -45,6 +50,10 @@ def main(how, port):
         os._exit(0)
 
     signal.signal(signal.SIGTERM, end)
+    if how == "parent":
+        time.sleep(0.5)
+        print("workers", *workers, os.getpid(), flush=True)
+        answers(socks[0], seconds)
     print("workers", *workers, flush=True)
     while True:
         signal.pause()

@@ -89,6 +89,7 @@ impl Process {
         let lending = self.lending.take_fork();
         let held = self.release_all(|_| true).into_iter();
         let others: Vec<Arc<Description>> = held.filter_map(Entry::into_unconnected).collect();
+        others.iter().for_each(|socket| socket.note_fork());
         self.leave_listeners(&others);
         self.describe_intents(&others);
         lending

@@ -474,7 +474,7 @@ fn name_among_sharers(
     if is_in_group {
         attachment.set_option(sock, SocketOption::Rank(rank_of(kernel, socket)));
     }
-    if (is_in_group || socket.is_inherited())
+    if (is_in_group || socket.may_be_shared())
         && let Some(cookie) = cookie_of(kernel, socket)
     {
         attachment.set_option(sock, SocketOption::Cookie(cookie));

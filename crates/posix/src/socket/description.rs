@@ -104,6 +104,8 @@ pub(crate) struct Description {
     pub(crate) is_alone: AtomicBool,
     /// The process that this one was forked from and that has the socket too; 0 = none.
     parent: AtomicU32,
+    /// A child was forked since.
+    is_forked: AtomicBool,
     /// The kernel part was given up for a kernel socket of the program's choice.
     pub(crate) is_kernel_given_up: AtomicBool,
     /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds, 0 = none.
@@ -181,6 +183,7 @@ impl Description {
             has_kernel: AtomicBool::new(false),
             is_alone: AtomicBool::new(false),
             parent: AtomicU32::new(0),
+            is_forked: AtomicBool::new(false),
             is_kernel_given_up: AtomicBool::new(false),
             recv_timeout_ns: AtomicU64::new(0),
             send_timeout_ns: AtomicU64::new(0),
@@ -244,9 +247,18 @@ impl Description {
         self.parent.store(parent, Ordering::Relaxed);
     }
 
-    /// Whether it came by a fork.
-    pub(crate) fn is_inherited(&self) -> bool {
-        self.parent.load(Ordering::Relaxed) != 0
+    /// Notes that a forked child has it, too.
+    pub(crate) fn note_fork(&self) {
+        self.is_forked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether other processes may have it: it came by a fork, by `exec` or in a message, or went
+    /// to a child.
+    pub(crate) fn may_be_shared(&self) -> bool {
+        let is_from_elsewhere = |bound: Bound| bound.at_ns == 0 && !bound.is_port_chosen;
+        self.is_forked.load(Ordering::Relaxed)
+            || self.parent.load(Ordering::Relaxed) != 0
+            || self.cold.lock().bound.is_some_and(is_from_elsewhere)
     }
 
     /// Whether the process that this one was forked from may still wait on it.
