@@ -52,7 +52,6 @@ impl Process {
             self.prepare_lending(&held);
         }
         self.kqueues.hold();
-        self.engines.place.hold();
         self.engines.homes.hold();
         self.owners.hold();
         self.nesting.hold();
@@ -72,6 +71,8 @@ impl Process {
         }
         *self.held.lock() = held;
         self.network.hold();
+        // Any thread may take it with a socket in hand.
+        self.engines.place.hold();
         self.engines.trouble.hold();
         self.engines.station.sleepers.hold();
         self.report.hold();
@@ -145,6 +146,7 @@ impl Process {
         self.report.release();
         self.engines.station.sleepers.release();
         self.engines.trouble.release();
+        self.engines.place.release();
         self.network.release();
         // The entries that were locked are released, not the table's present ones: another thread
         // may have removed some since.
@@ -159,7 +161,6 @@ impl Process {
         self.nesting.release();
         self.owners.release();
         self.engines.homes.release();
-        self.engines.place.release();
         self.kqueues.release();
         self.engines.attaching.release();
         held
