@@ -3,6 +3,7 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipstack_channel::{INBOX_CELLS, InboxMessage};
 use slipstack_device::{RxMeta, Transport, peek_slot};
+use slipstack_mem::MpscInbox;
 use tracing::warn;
 
 use super::Server;
@@ -11,10 +12,9 @@ use crate::leases::PortSpan;
 use crate::net::{datagram_port, is_request};
 use crate::process::is_ready;
 
-/// Bytes that a datagram takes in an inbox at least, and those of all datagrams that are passed on
-/// at once: more than a fraction of the inbox may be lost there.
-const CELL: usize = 2048;
-const PASSED_MAX: usize = INBOX_CELLS / 4 * CELL;
+/// Cells of the other engine's inbox that the datagrams of a stopped one may take at once. It has
+/// its own traffic too, and what finds no room is lost; the rest stays where it is.
+const PASSED_CELLS_MAX: usize = INBOX_CELLS / 4;
 
 impl Server {
     /// Returns when the engines that share ports, or forward packets, are to be checked; `None` if
@@ -100,14 +100,17 @@ impl Server {
             return;
         };
         let mut waiting: Vec<(Vec<u8>, RxMeta, bool)> = Vec::new();
-        let mut room = PASSED_MAX;
+        let mut room = PASSED_CELLS_MAX;
         let peeked = peek_slot(parts, position, &mut |frame: &[u8], meta: RxMeta| {
-            let size = frame.len().max(CELL);
+            // One more for what comes before the frame in a message.
+            let cells = frame.len().div_ceil(MpscInbox::CELL_BYTES) + 1;
             let is_shared = datagram_port(frame).is_some_and(|port| shared.contains(&port));
-            let is_shared = is_shared && size <= room;
-            room -= if is_shared { size } else { 0 };
-            waiting.push((frame.to_vec(), meta, is_shared || is_request(frame)));
-            is_shared
+            let goes = is_shared && cells <= room;
+            if goes {
+                room -= cells;
+            }
+            waiting.push((frame.to_vec(), meta, goes || is_request(frame)));
+            goes
         });
         let is_taken = peeked.unwrap_or_else(|error| {
             warn!(slot, %error, "the frames of a stalled slot cannot be read");

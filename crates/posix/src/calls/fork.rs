@@ -71,7 +71,7 @@ impl Process {
         }
         *self.held.lock() = held;
         self.network.hold();
-        // Any thread may take it with a socket in hand.
+        // Threads take it while they hold the lock of a socket.
         self.engines.place.hold();
         self.engines.trouble.hold();
         self.engines.station.sleepers.hold();

@@ -255,10 +255,10 @@ impl Description {
     /// Whether other processes may have it: it came by a fork, by `exec` or in a message, or went
     /// to a child.
     pub(crate) fn may_be_shared(&self) -> bool {
-        let is_from_elsewhere = |bound: Bound| bound.at_ns == 0 && !bound.is_port_chosen;
+        let is_of_another = |bound: Bound| bound.at_ns == 0 && !bound.is_port_chosen;
         self.is_forked.load(Ordering::Relaxed)
             || self.parent.load(Ordering::Relaxed) != 0
-            || self.cold.lock().bound.is_some_and(is_from_elsewhere)
+            || self.cold.lock().bound.is_some_and(is_of_another)
     }
 
     /// Whether the process that this one was forked from may still wait on it.
