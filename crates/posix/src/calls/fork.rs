@@ -98,7 +98,7 @@ impl Process {
 
     /// Lets go of those listeners on the stack that this process has not waited on: its workers
     /// will.
-    fn leave_listeners(&self, sockets: &[Arc<Description>]) {
+    pub(crate) fn leave_listeners(&self, sockets: &[Arc<Description>]) {
         let attachments = self.engines.all();
         if attachments.is_empty() {
             return;
@@ -123,7 +123,7 @@ impl Process {
 
     /// A parent of workers may never wait, nor have listened itself (a daemon's child): its
     /// listeners among `sockets` are described here.
-    fn describe_intents(&self, sockets: &[Arc<Description>]) {
+    pub(crate) fn describe_intents(&self, sockets: &[Arc<Description>]) {
         if !self.has_intents.load(Ordering::Acquire) || self.engines.absence.is_now() {
             return;
         }
@@ -214,41 +214,58 @@ impl Process {
                 }
                 Some(Entry::Routes(_)) | None => continue,
             };
-            let is_stream = socket.kind == Kind::Stream;
-            let mut remote = None;
-            let letter = match socket.decided() {
-                Some(Decided::Listener(_)) => 'l',
-                Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => {
-                    remote = *dgram.remote.lock();
-                    self.name_for_heir(&socket, dgram);
-                    if remote.is_none() && kernel_name(fd).is_some_and(|name| name.port() == 0) {
-                        // It has been disconnected: the new program finds it as if it were new.
-                        continue;
-                    }
-                    socket.leave_unread();
-                    'u'
-                }
-                Some(Decided::Foreign(it)) => {
-                    items.extend(self.describe_borrowed(&socket, it, number, hears));
-                    continue;
-                }
-                None if is_stream && socket.cold.lock().bound.is_some() => 'b',
-                // A kernel socket is most useful to the new program.
-                None if socket.materialize_for_exec(self) => continue,
-                _ => continue,
-            };
-            let nonblocking = if socket.is_nonblocking() { "n" } else { "" };
-            let inode = self.ids.inode_of(&socket);
-            let remote = remote.map_or_else(String::new, |it| format!("/{it}"));
-            items.push(format!("{letter}{number}{nonblocking}/{inode}{remote}"));
+            items.extend(match socket.decided() {
+                Some(Decided::Foreign(it)) => self.describe_borrowed(&socket, it, number, hears),
+                _ => self.describe_unconnected(&socket, number),
+            });
         }
         // A process that only receives a connection does not share the ports.
         if items.iter().any(|item| !item.starts_with(['c', 'd', 'h'])) {
-            items.push(format!("k{:x}", self.engines.attach.family()));
+            items.push(self.describe_family());
         }
         self.engines.end_sessions(&self.engines.all());
         self.lending.send_kept();
         (!items.is_empty()).then(|| items.join(","))
+    }
+
+    /// Returns the text about a socket that is no connection, which a new program finds under
+    /// `number`; `None`: to that it is a socket of the kernel's.
+    pub(crate) fn describe_unconnected(
+        &self,
+        socket: &Arc<Description>,
+        number: i32,
+    ) -> Option<String> {
+        let is_stream = socket.kind == Kind::Stream;
+        let mut remote = None;
+        let letter = match socket.decided() {
+            Some(Decided::Listener(_)) => 'l',
+            Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => {
+                remote = *dgram.remote.lock();
+                self.name_for_heir(socket, dgram);
+                let name = socket.kernel_number().and_then(kernel_name);
+                if remote.is_none() && name.is_some_and(|name| name.port() == 0) {
+                    // It has been disconnected: the new program finds it as if it were new.
+                    return None;
+                }
+                socket.leave_unread();
+                'u'
+            }
+            None if is_stream && socket.cold.lock().bound.is_some() => 'b',
+            None => {
+                socket.materialize_for_exec(self);
+                return None;
+            }
+            _ => return None,
+        };
+        let nonblocking = if socket.is_nonblocking() { "n" } else { "" };
+        let inode = self.ids.inode_of(socket);
+        let remote = remote.map_or_else(String::new, |it| format!("/{it}"));
+        Some(format!("{letter}{number}{nonblocking}/{inode}{remote}"))
+    }
+
+    /// Returns the text by which the keeper knows a new program for one of ours.
+    pub(crate) fn describe_family(&self) -> String {
+        format!("k{:x}", self.engines.attach.family())
     }
 
     /// Handles a failed `exec`: the program goes on, but its connections are gone.

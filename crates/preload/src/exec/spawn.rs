@@ -19,6 +19,10 @@ pub struct ChildConnections {
     described: Vec<i32>,
     /// Our connections, and the numbers under which it finds them.
     copies: Vec<(i32, i32)>,
+    /// Other sockets of ours, in the same way.
+    handed: Vec<(i32, i32)>,
+    /// The texts about these.
+    handed_texts: Vec<String>,
 }
 
 impl ChildConnections {
@@ -32,7 +36,8 @@ impl ChildConnections {
         });
         let closed_from = closed_from.min().unwrap_or(i32::MAX);
         // Closing a range would close our control sockets too.
-        let may_ask = fitness == Fitness::Served && closed_from == i32::MAX;
+        let is_served = fitness == Fitness::Served;
+        let may_ask = is_served && closed_from == i32::MAX;
         // A number that an action has replaced has a different file.
         let mut replaced: Vec<i32> = Vec::new();
         for (index, action) in all.into_iter().enumerate() {
@@ -40,6 +45,7 @@ impl ChildConnections {
                 Action::Copy { from, to } => {
                     if process.is_ours(from)
                         && !replaced.contains(&from)
+                        && !(is_served && connections.hand(process, from, to))
                         && let Some(end) = connections.add(process, from, to, may_ask)
                     {
                         actions.set_source(index, end);
@@ -58,6 +64,12 @@ impl ChildConnections {
                 actions.put_first(end, number);
             }
         }
+        for number in process.inherited_unconnected() {
+            if is_served && number < closed_from && !replaced.contains(&number) {
+                connections.handed.push((number, number));
+            }
+        }
+        connections.handed_texts = process.describe_handed(&connections.handed);
         if !connections.copies.is_empty() {
             connections.spawn_lending = process.prepare_spawn_lending(&connections.copies);
         }
@@ -69,6 +81,16 @@ impl ChildConnections {
             actions.put_first(control, control);
         }
         connections
+    }
+
+    /// Returns whether number `from` is a socket of ours, but no connection; the program finds it
+    /// under `to`.
+    fn hand(&mut self, process: &Process, from: i32, to: i32) -> bool {
+        let is_it = !process.is_connection(from);
+        if is_it {
+            self.handed.push((from, to));
+        }
+        is_it
     }
 
     /// Returns the descriptor to copy to `to` in place of our number `from`; `None`: that number
@@ -93,6 +115,7 @@ impl ChildConnections {
                 .flat_map(SpawnLending::described)
                 .cloned(),
         );
+        described.extend(self.handed_texts.iter().cloned());
         (!described.is_empty()).then(|| described.join(","))
     }
 
@@ -107,32 +130,44 @@ impl ChildConnections {
         if let Some(spawn_lending) = self.spawn_lending {
             process.end_spawn_lending(spawn_lending, is_started);
         }
+        if is_started {
+            process.end_handing(self.handed.iter().map(|(from, _)| *from));
+        }
     }
 }
 
 /// The shell of `system` and `popen`.
 const SHELL: &CStr = c"/bin/sh";
 
-/// Connections for a shell that libc starts itself, out of our sight: they are lent before, to
+/// Sockets for a shell that libc starts itself, out of our sight: connections are lent before, to
 /// whoever has the other ends of their control sockets then.
 pub struct ShellConnections {
-    lent: LentToShell,
+    lent: Option<LentToShell>,
+    handed: Vec<String>,
 }
 
 impl ShellConnections {
-    /// `None`: the program has no connections that a new one would have, or the shell could not use
+    /// `None`: the program has no sockets that a new one would have, or the shell could not use
     /// them.
     pub fn lend(process: &'static Process) -> Option<ShellConnections> {
-        let numbers = process.inherited_connections();
-        if numbers.is_empty() || judge(SHELL, false) != Ok(Fitness::Served) {
+        let connections = process.inherited_connections();
+        let others = process.inherited_unconnected();
+        let is_any = !connections.is_empty() || !others.is_empty();
+        if !is_any || judge(SHELL, false) != Ok(Fitness::Served) {
             return None;
         }
-        let lent = process.lend_to_shell(&numbers)?;
-        Some(ShellConnections { lent })
+        let lent = (!connections.is_empty()).then(|| process.lend_to_shell(&connections));
+        let copies: Vec<(i32, i32)> = others.iter().map(|it| (*it, *it)).collect();
+        let handed = process.describe_handed(&copies);
+        process.end_handing(others.into_iter());
+        let lent = lent.flatten();
+        (lent.is_some() || !handed.is_empty()).then_some(ShellConnections { lent, handed })
     }
 
     /// Returns the text for the shell.
     pub fn described(&self) -> String {
-        self.lent.described().join(",")
+        let lent = self.lent.iter().flat_map(LentToShell::described);
+        let all: Vec<&str> = lent.chain(&self.handed).map(String::as_str).collect();
+        all.join(",")
     }
 }

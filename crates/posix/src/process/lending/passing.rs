@@ -172,19 +172,13 @@ impl Process {
 
     /// The numbers of connections that a new program inherits as they are.
     pub fn inherited_connections(&self) -> Vec<i32> {
-        let is_inherited = |number: i32, entry: &Entry| {
-            let Entry::Socket(socket) = entry else {
-                return false;
-            };
-            is_lendable(socket)
-                && Descriptor::new(number)
-                    .and_then(|number| rustix::io::fcntl_getfd(number.as_fd()).ok())
-                    .is_some_and(|flags| !flags.contains(rustix::io::FdFlags::CLOEXEC))
-        };
-        let all = self.table.all().into_iter();
-        all.filter(|(number, entry)| is_inherited(*number, entry))
-            .map(|(number, _)| number)
-            .collect()
+        self.table.inherited(is_lendable)
+    }
+
+    /// The numbers of other sockets that a program would have.
+    #[must_use]
+    pub fn inherited_unconnected(&self) -> Vec<i32> {
+        self.table.inherited(|socket| !is_lendable(socket))
     }
 
     /// Handles `fd`, which another program has sent: a connection that it lends, or a socket that
@@ -318,6 +312,23 @@ fn kind_letter(number: Descriptor) -> Option<char> {
 }
 
 impl Table {
+    /// The numbers of such sockets that a program would have.
+    fn inherited(&self, is_meant: fn(&Description) -> bool) -> Vec<i32> {
+        let is_inherited = |number: i32, entry: &Entry| {
+            let Entry::Socket(socket) = entry else {
+                return false;
+            };
+            is_meant(socket)
+                && Descriptor::new(number)
+                    .and_then(|number| rustix::io::fcntl_getfd(number.as_fd()).ok())
+                    .is_some_and(|flags| !flags.contains(rustix::io::FdFlags::CLOEXEC))
+        };
+        let all = self.all().into_iter();
+        all.filter(|(number, entry)| is_inherited(*number, entry))
+            .map(|(number, _)| number)
+            .collect()
+    }
+
     /// Returns the connection that has come by the end of that pair before.
     pub(crate) fn find_pair(&self, pair: &PairName) -> Option<Arc<Description>> {
         self.all().into_iter().find_map(|(_, entry)| {

@@ -99,6 +99,28 @@ impl Process {
         })
     }
 
+    /// Returns the texts about sockets that are no connections, for a program which finds `from`
+    /// under the numbers `to`. [`Process::end_handing`] follows if it has been started.
+    #[must_use]
+    pub fn describe_handed(&self, copies: &[(i32, i32)]) -> Vec<String> {
+        let describe = |(from, to): &(i32, i32)| {
+            let socket = self.table.socket(*from)?;
+            self.describe_unconnected(&socket, *to)
+        };
+        let mut all: Vec<String> = copies.iter().filter_map(describe).collect();
+        if !all.is_empty() {
+            all.push(self.describe_family());
+        }
+        all
+    }
+
+    /// Another program has these sockets, too, and may be the one that waits on them.
+    pub fn end_handing(&self, numbers: impl Iterator<Item = i32>) {
+        let sockets: Vec<_> = numbers.filter_map(|it| self.table.socket(it)).collect();
+        self.leave_listeners(&sockets);
+        self.describe_intents(&sockets);
+    }
+
     /// Whether number `fd` is a connection that a program with the library may be given as it is.
     #[must_use]
     pub fn is_connection(&self, fd: i32) -> bool {
