@@ -303,6 +303,15 @@ impl<'a> Cell<'a> {
         self.word(2, RX_TAIL).store(tail, Ordering::Release);
     }
 
+    /// Takes what lies before `upto` of a ring from which program and engine take datagrams;
+    /// `false`: the other end has taken something meanwhile.
+    #[inline]
+    pub(crate) fn claim_rx(&self, tail: u64, upto: u64) -> bool {
+        let word = self.word(2, RX_TAIL);
+        word.compare_exchange(tail, upto, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
     /// Returns whether the program keeps bytes in place: a ring that is replaced then stays.
     pub(crate) fn rx_kept(&self) -> bool {
         self.word(2, RX_KEPT).load(Ordering::Acquire) != 0

@@ -14,7 +14,7 @@ use core::ops::Range;
 use slipstack_mem::{MpscInbox, RING_LOG2_MAX};
 
 /// Changes with every change of a layout or encoding in this crate.
-pub const LAYOUT_VERSION: u64 = 27;
+pub const LAYOUT_VERSION: u64 = 28;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"slipchan");
 
 /// Cells of the command ring; a writer that finds it full keeps the command in private memory.

@@ -15,6 +15,9 @@ use crate::layout::PUNCH_MIN;
 use crate::shrink::Lap;
 use crate::urgent::{UrgentAhead, UrgentWord};
 
+/// Attempts to take datagrams back from a program that reads them at the same time.
+const WITHDRAW_TRIES: usize = 4;
+
 /// The engine's state of one receive ring.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveRing {
@@ -317,21 +320,35 @@ impl ReceiveRing {
     ) -> Vec<(Envelope, Vec<u8>)> {
         self.observe(end, sock);
         let bytes = self.rest(end, max).unwrap_or_default();
-        let mut rest = &bytes[..];
-        let mut all = Vec::new();
-        while let Some((header, after)) = rest.split_first_chunk::<HEADER>() {
-            // The program can write into the ring.
-            let Some(header) = Header::decode(header) else {
+        parse_datagrams(&bytes, usize::MAX).0
+    }
+
+    /// Takes datagrams back that the program has not read, from the oldest on: at most `count`, and
+    /// of `bytes` in the ring.
+    pub fn withdraw_datagrams(
+        &mut self,
+        end: &mut EngineEnd,
+        sock: SockId,
+        (count, bytes): (usize, usize),
+    ) -> Vec<(Envelope, Vec<u8>)> {
+        for _ in 0..WITHDRAW_TRIES {
+            let unread = self.unread(end, sock) as usize;
+            let mut copy = vec![0; unread.min(bytes)];
+            let Some(ring) = self.ring.filter(|_| unread > 0) else {
                 break;
             };
-            let padded = header.record_len() - HEADER;
-            let (Some(payload), Some(next)) = (after.get(..header.len), after.get(padded..)) else {
-                break;
-            };
-            all.push((header.envelope, payload.to_vec()));
-            rest = next;
+            ring.read(end.region(), self.consumed, &mut copy);
+            let (found, len) = parse_datagrams(&copy, count);
+            let upto = self.consumed + len as u64;
+            let is_claimed = end
+                .cell(sock.index)
+                .is_some_and(|cell| !cell.rx_kept() && cell.claim_rx(self.consumed, upto));
+            if is_claimed {
+                self.consumed = upto;
+                return found;
+            }
         }
-        all
+        Vec::new()
     }
 
     /// Returns the urgent data that the program has not read past. [`ReceiveRing::look`] comes
@@ -408,5 +425,82 @@ impl ReceiveRing {
             Some(ring) if need <= ring.size() as u64 => true,
             _ => self.grow(end, sock, need as usize),
         }
+    }
+}
+
+/// Returns the first datagrams in a copy of a ring, at most `count`, and the bytes that they take.
+fn parse_datagrams(bytes: &[u8], count: usize) -> (Vec<(Envelope, Vec<u8>)>, usize) {
+    let mut rest = bytes;
+    let mut all = Vec::new();
+    while all.len() < count
+        && let Some((header, after)) = rest.split_first_chunk::<HEADER>()
+    {
+        // The program can write into the ring.
+        let Some(header) = Header::decode(header) else {
+            break;
+        };
+        let padded = header.record_len() - HEADER;
+        let (Some(payload), Some(next)) = (after.get(..header.len), after.get(padded..)) else {
+            break;
+        };
+        all.push((header.envelope, payload.to_vec()));
+        rest = next;
+    }
+    (all, bytes.len() - rest.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSliceMut;
+
+    use super::*;
+    use crate::cell::Limits;
+    use crate::program::ProgramEnd;
+    use slipstack_terms::Transport;
+
+    #[test]
+    fn each_datagram_is_read_or_taken_back() {
+        let mut engine = EngineEnd::create().unwrap();
+        let program = ProgramEnd::open(engine.region().clone()).unwrap();
+        let sock = program.open_socket(Transport::Udp).unwrap();
+        assert!(engine.begin(
+            sock,
+            Limits {
+                send: 0,
+                receive: 1 << 16
+            }
+        ));
+        let mut ring = ReceiveRing::NEW;
+        let envelope = Envelope {
+            peer: Some(([10, 0, 0, 2], 7).into()),
+            local: Some(([10, 0, 0, 1], 53).into()),
+            ..Envelope::default()
+        };
+        for number in 0..6u8 {
+            assert!(ring.push_datagram(&mut engine, sock, &envelope, &[number; 30], 1 << 16));
+        }
+        let mut buf = [0; 40];
+        let mut read = |program: &ProgramEnd| {
+            let got = program.udp_recv(sock, &mut [IoSliceMut::new(&mut buf)], false);
+            got.map(|it| (it.len, buf[0]))
+        };
+        assert_eq!(read(&program), Some((30, 0)));
+        let (at, _) = program.udp_next_at(sock).unwrap();
+        let taken = ring.withdraw_datagrams(&mut engine, sock, (2, 1 << 16));
+        let numbers = |taken: &[(Envelope, Vec<u8>)]| taken.iter().map(|it| it.1[0]).collect();
+        let found: Vec<u8> = numbers(&taken);
+        assert_eq!(found, [1, 2]);
+        assert_eq!(program.udp_recv_at(sock, at, &mut [], false), None);
+        assert_eq!(read(&program), Some((30, 3)));
+        // No more than so many bytes.
+        let found: Vec<u8> = numbers(&ring.withdraw_datagrams(&mut engine, sock, (9, 150)));
+        assert_eq!(found, [4]);
+        assert_eq!(program.rx_available(sock), HEADER + 32);
+        assert_eq!(read(&program), Some((30, 5)));
+        assert_eq!(read(&program), None);
+        assert!(
+            ring.withdraw_datagrams(&mut engine, sock, (9, 1 << 16))
+                .is_empty()
+        );
     }
 }

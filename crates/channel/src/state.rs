@@ -31,6 +31,8 @@ impl State {
     pub const FIN: State = State(1 << 9);
     /// The connection takes the data of its SYN; the SYN-ACK has not come.
     pub const OPENING: State = State(1 << 10);
+    /// Datagrams go to other processes that have the socket, until [`crate::Command::Resume`].
+    pub const YIELDS: State = State(1 << 11);
 
     #[inline]
     pub const fn contains(self, other: State) -> bool {
@@ -64,7 +66,7 @@ impl BitOrAssign for State {
 
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [&str; 11] = [
+        const NAMES: [&str; 12] = [
             "CONNECTED",
             "CONNECTING",
             "LISTENING",
@@ -76,6 +78,7 @@ impl fmt::Debug for State {
             "SHUT",
             "FIN",
             "OPENING",
+            "YIELDS",
         ];
         let mut set = f.debug_set();
         for (bit, name) in NAMES.iter().enumerate() {

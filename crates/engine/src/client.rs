@@ -125,7 +125,9 @@ pub(crate) struct Socket {
     bound: Option<Box<Bound>>,
     /// Options set before the connection exists.
     pub(crate) options: Option<Box<SocketOptions>>,
-    /// The listeners to which a listener leaves new connections.
+    /// Place in [`crate::environment::Environment::shared`], if it is there.
+    pub(crate) shared_at: Option<u32>,
+    /// The listeners to which a listener leaves new connections, or a socket its datagrams.
     pub(crate) yields: Yields,
     /// The listener of an accepted connection.
     pub(crate) listener: Option<SockId>,
@@ -167,6 +169,7 @@ impl Socket {
         is_listed: false,
         bound: None,
         options: None,
+        shared_at: None,
         yields: Yields::No,
         listener: None,
         accepted_ends: None,

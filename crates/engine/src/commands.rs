@@ -76,6 +76,8 @@ impl Engine {
             env.left_at = env.left_at.min(left_at);
             env.has_rest |= client.has_waiting;
         }
+        env.left_at = env.left_at.min(env.shared.due_at);
+        env.has_rest |= env.shared.due_at != Instant::FAR_FUTURE;
         if !env.waiting.is_empty() {
             self.send_unsent(now);
         }

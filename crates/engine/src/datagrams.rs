@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::{CloseMode, Ends, Reply, SocketError, State};
+use slipstack_channel::{CloseMode, Ends, Envelope, Reply, SocketError, State};
 use slipstack_stack::{Choice, DatagramIn, DatagramOut, Ends as Macs, Instant, UdpId, UdpOptions};
 
 use crate::client::{Bound, Role};
@@ -293,6 +293,8 @@ impl Engine {
     /// still leave, as those in the kernel's queue do, unless `mode` is an abort.
     pub(crate) fn close_datagram(&mut self, owner: Owner, id: UdpId, mode: CloseMode) {
         let unread = self.take_unread(owner, id);
+        self.env.forget_sharer(owner);
+        let _ = self.resume_datagrams(owner);
         self.env.udps.remove(id.index, id.generation);
         let _ = self.stack.udp_retire(id);
         self.leave_group(owner);
@@ -330,16 +332,32 @@ impl Engine {
     /// find its socket as those that arrive later do: here, or by the keeper. Those to a group have
     /// their other readers already, and are lost.
     fn take_unread(&mut self, owner: Owner, id: UdpId) -> Vec<(u16, Vec<u8>)> {
-        let Engine { stack, env, .. } = self;
-        let (mac, remote) = (env.mac, stack.udp_remote(id));
-        let Some((socket, end)) = env
-            .client(owner.client)
-            .and_then(|client| client.find(owner.sock))
-        else {
+        let client = self.env.client(owner.client);
+        let Some((socket, end)) = client.and_then(|client| client.find(owner.sock)) else {
             return Vec::new();
         };
-        let leaves = socket.options.as_deref().is_some_and(|it| it.leaves_unread);
-        let Some(bound) = socket.bound().filter(|_| leaves) else {
+        if !socket.options.as_deref().is_some_and(|it| it.leaves_unread) {
+            return Vec::new();
+        }
+        let unread = socket
+            .receive
+            .unread_datagrams(end, owner.sock, UNREAD_BYTES_MAX);
+        self.unread_frames(owner, id, &unread)
+    }
+
+    /// Returns datagrams of a socket's ring as frames, with their links.
+    pub(crate) fn unread_frames(
+        &mut self,
+        owner: Owner,
+        id: UdpId,
+        unread: &[(Envelope, Vec<u8>)],
+    ) -> Vec<(u16, Vec<u8>)> {
+        let Engine { stack, env, .. } = self;
+        let (mac, remote) = (env.mac, stack.udp_remote(id));
+        let Some(socket) = env.socket(owner) else {
+            return Vec::new();
+        };
+        let Some(bound) = socket.bound() else {
             return Vec::new();
         };
         let own_link = socket.link();
@@ -358,9 +376,6 @@ impl Engine {
                 && (own_link == 0 || own_link == Choice::link_of(it.link))
                 && pieces <= PIECES_MAX
         };
-        let unread = socket
-            .receive
-            .unread_datagrams(end, owner.sock, UNREAD_BYTES_MAX);
         let frames = unread.iter().flat_map(|(envelope, payload)| {
             let datagram = DatagramIn {
                 from: envelope.peer.unwrap_or(ANY),

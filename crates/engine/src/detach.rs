@@ -153,6 +153,7 @@ impl Engine {
     fn forget_client(&mut self, id: ClientId) {
         self.drop_owner(id);
         self.env.waiting.forget_client(id);
+        self.env.forget_sharers_of(id);
         let offers = &mut self.env.offers;
         offers.retain(|_, (owner, _)| owner.client != id);
         self.env.forget_withdrawn();

@@ -21,7 +21,7 @@ use crate::frames::FrameQueue;
 use crate::inquiry::pending::PendingInquiry;
 use crate::load::Load;
 use crate::local::{Interconnect, Local};
-use crate::owners::{Deferred, Flows, LentOffers, Offers, Owners};
+use crate::owners::{Deferred, Flows, LentOffers, Offers, Owners, Shared};
 use crate::partial::Arriving;
 use crate::stats::EngineCounters;
 use crate::waiting::Waiting;
@@ -152,7 +152,7 @@ impl Engine {
             offers: Offers::default(),
             lent_offers: LentOffers::default(),
             maps: Vec::new(),
-            shared: Vec::new(),
+            shared: Shared::default(),
             deferred: Vec::new(),
             waiting: Waiting::default(),
             drained: None,

@@ -13,7 +13,7 @@ use crate::departed::Departed;
 use crate::drained::Drained;
 use crate::frames::FrameQueue;
 use crate::local::Local;
-use crate::owners::{Deferred, Flows, LentOffers, Offers, Owner, Owners, Sharer};
+use crate::owners::{Deferred, Flows, LentOffers, Offers, Owner, Owners, Shared};
 use crate::stats::EngineCounters;
 use crate::waiting::Waiting;
 
@@ -37,10 +37,11 @@ pub(crate) struct Environment {
     /// While a listener is being closed: its connections that complete, which no program will
     /// accept from it.
     pub(crate) drained: Option<Drained>,
-    /// Some client's listeners have accepted connections that were not reported to the stack, or
-    /// sockets wait to send datagrams.
+    /// Some client's listeners have accepted connections that were not reported to the stack,
+    /// sockets wait to send datagrams, or shared ones have some to read.
     pub(crate) has_rest: bool,
-    /// Time at which a listener may have been left by its program, as of the last look.
+    /// Time at which a listener or shared socket may have been left by its program, as of the last
+    /// look.
     pub(crate) left_at: Instant,
     pub(crate) counters: EngineCounters,
     /// Time of the turn.
@@ -61,8 +62,7 @@ pub(crate) struct Environment {
     pub(crate) lent_offers: LentOffers,
     /// Maps that programs of SO_REUSEPORT groups read, each with the port of its group.
     pub(crate) maps: Vec<(u16, ProgramMap)>,
-    /// Sockets that several clients have in common.
-    pub(crate) shared: Vec<Vec<Sharer>>,
+    pub(crate) shared: Shared,
 }
 
 impl Environment {

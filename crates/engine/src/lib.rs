@@ -29,6 +29,7 @@ mod inprocess;
 mod inquiry;
 mod inside;
 pub mod instance;
+mod late;
 mod lent;
 mod load;
 mod local;

@@ -154,6 +154,20 @@ impl Interconnect {
         matches!(self.steering.port(Transport::Tcp, port), Port::Group(_))
     }
 
+    /// Returns whether another engine may serve a port.
+    pub(crate) fn has_others(&self, transport: Transport, port: u16) -> bool {
+        match self.steering.port(transport, port) {
+            Port::Keeper => false,
+            Port::Slot(slot) => slot != self.own_slot,
+            Port::Group(_) => true,
+        }
+    }
+
+    /// The slots of other engines that serve a port, as bits.
+    pub(crate) fn other_slots(&self, transport: Transport, port: u16) -> SlotSet {
+        self.steering.find_slots(transport, port) & !self.own_bit()
+    }
+
     /// Returns whether ports have changed hands a moment ago.
     pub(crate) fn is_moving(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.steering.changed_ns()) < MOVING_NS
@@ -196,6 +210,11 @@ impl Interconnect {
             std::thread::sleep(PAUSE);
         }
         false
+    }
+
+    /// Number of turns that an engine has begun, wrapping.
+    pub(crate) fn beats(&self, slot: usize) -> Option<u64> {
+        Some(self.inboxes.get(slot)?.beats())
     }
 
     /// Wakes the owner of an inbox.

@@ -65,6 +65,9 @@ impl Engine {
                 if let Role::Datagram(id) = role {
                     self.stack.udp_set_option(id, option)?;
                 }
+                if let SocketOption::Cookie(_) = option {
+                    self.env.note_sharer(owner);
+                }
             }
         }
         Ok(Reply::Done)

@@ -17,14 +17,65 @@ pub(crate) struct Owner {
     pub(crate) sock: SockId,
 }
 
+/// The name that sharers have in common: the kernel's socket, by its cookie, and the address. A
+/// client may claim any cookie, but on the stack only sockets that can share the address are bound
+/// to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SharedName {
+    pub(crate) cookie: u64,
+    pub(crate) bound: slipstack_stack::Bound,
+    pub(crate) port: u16,
+    pub(crate) link: u16,
+}
+
 /// One of several sockets that are one datagram socket on the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sharer {
     pub(crate) owner: Owner,
+    pub(crate) name: SharedName,
     /// The place up to which its process had read at `read_at`, when it was last seen to read, or
     /// nothing was unread.
     pub(crate) read_upto: u64,
     pub(crate) read_at: Instant,
+}
+
+/// Sharers that have a cookie in common. Without any the place is free.
+#[derive(Debug, Default)]
+pub(crate) struct SharedSocket {
+    pub(crate) sharers: Vec<Sharer>,
+    /// Listed in [`Shared::watched`].
+    pub(crate) is_watched: bool,
+}
+
+/// Another engine, and its beats at the time when it was called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Called {
+    pub(crate) slot: usize,
+    pub(crate) beats: u64,
+    pub(crate) at: Instant,
+}
+
+/// Sockets that other processes may have too.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) sockets: Vec<SharedSocket>,
+    /// Places of those that may have unread datagrams.
+    pub(crate) watched: Vec<u32>,
+    /// Time at which these are looked at.
+    pub(crate) due_at: Instant,
+    /// Other engines that have been called.
+    pub(crate) called: Vec<Called>,
+}
+
+impl Default for Shared {
+    fn default() -> Shared {
+        Shared {
+            sockets: Vec::new(),
+            watched: Vec::new(),
+            due_at: Instant::FAR_FUTURE,
+            called: Vec::new(),
+        }
+    }
 }
 
 /// Connections that may be claimed with their key, and the position up to which their program may

@@ -1,131 +1,232 @@
-//! Datagram sockets that several processes have from one another, through one instance.
+//! Datagram sockets that several processes have from one another.
 //!
 //! On the kernel such a socket has one queue, from which whoever waits takes the next datagram.
-//! Here each process has a queue of its own, and the stack would give everything to the socket that
-//! was bound last. A datagram goes to a process that waits for one, or else to one that has read
-//! lately, with the shortest queue. What is in a queue stays there.
+//! Here each process has a queue of its own. Of those on this engine a process gets a datagram that
+//! waits for one, or else one that has read lately, with the shortest queue; what then lies unread
+//! goes to others ([`crate::late`]). Without this the stack would give everything to the socket
+//! that was bound last.
 
+use slipstack_channel::Transport;
 use slipstack_stack::Instant;
 
-use crate::client::{Bound, Role};
+use crate::client::{ClientId, Role};
 use crate::environment::Environment;
-use crate::owners::{Owner, Sharer};
+use crate::owners::{Owner, SharedName, SharedSocket, Sharer};
 
 /// Time for which a process may leave its datagrams unread until others are preferred, and again
 /// for each doubling: it may be stopped.
 const LATE_NS: u64 = 4_000_000;
+/// Time after which a datagram goes to a process that waits for one.
+const PROMPT_NS: u64 = 1_000_000;
+/// Interval of looks while nobody takes them, at first and at last. In each the keeper may be asked
+/// for other engines.
+const AGAIN_NS: u64 = 4_000_000;
+const LOOK_NS_MAX: u64 = 16_000_000;
 
-/// The name that sharers have in common: the kernel's socket, by its cookie, and the address. A
-/// client may claim any cookie, but on the stack only sockets that can share the address are bound
-/// to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Name {
-    cookie: u64,
-    bound: slipstack_stack::Bound,
-    port: u16,
-    link: u16,
+/// A sharer as it is now.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    /// Bytes that it has not read.
+    unread: u64,
+    /// Time for which it has read nothing although something was unread.
+    late_ns: u64,
+    /// The process waits for a datagram, and none is there.
+    waits: bool,
+}
+
+/// A process that leaves its datagrams unread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Late {
+    pub(crate) owner: Owner,
+    pub(crate) port: u16,
+    /// Number of processes on this engine that wait for a datagram.
+    pub(crate) waiting: usize,
+    /// Nothing was read for so long that others are preferred.
+    pub(crate) is_long: bool,
 }
 
 impl Environment {
-    /// Looks for the other sockets of a new one's socket of the kernel.
+    /// Enters a socket that has just been bound, or named, among its sharers.
     pub(crate) fn note_sharer(&mut self, owner: Owner) {
+        self.forget_sharer(owner);
         let Some(name) = self.name_of_shared(owner) else {
             return;
         };
-        let mut shared = core::mem::take(&mut self.shared);
-        shared.retain_mut(|sharers| {
-            sharers.retain(|it| self.name_of_shared(it.owner).is_some());
-            sharers.len() > 1
+        let sockets = &mut self.shared.sockets;
+        let is_it = |it: &SharedSocket| {
+            let first = it.sharers.first();
+            first.is_some_and(|first| first.name.cookie == name.cookie)
+        };
+        let is_free = |it: &SharedSocket| it.sharers.is_empty();
+        let found = sockets.iter().position(is_it);
+        let at = found.or_else(|| sockets.iter().position(is_free));
+        let at = at.unwrap_or_else(|| {
+            sockets.push(SharedSocket::default());
+            sockets.len() - 1
         });
-        let new = Sharer::new(owner, self.now);
-        let is_it = |it: &Vec<Sharer>| self.name_of_shared(it[0].owner) == Some(name);
-        match shared.iter().position(is_it) {
-            Some(at) => shared[at].push(new),
-            None => {
-                let mut sharers = self.find_sharers(owner, name);
-                sharers.push(new);
-                if sharers.len() > 1 {
-                    shared.push(sharers);
-                }
-            }
+        sockets[at].sharers.push(Sharer {
+            owner,
+            name,
+            read_upto: 0,
+            read_at: self.now,
+        });
+        if let Some(socket) = self.socket(owner) {
+            socket.shared_at = Some(at as u32);
         }
-        self.shared = shared;
     }
 
-    /// The other clients' sockets of that name.
-    fn find_sharers(&mut self, owner: Owner, name: Name) -> Vec<Sharer> {
-        let others = self.client_ids().filter(|id| *id != owner.client);
-        let mut found = Vec::new();
-        for client in others {
-            let of = self.client(client);
-            for sock in of.map_or(Vec::new(), |client| client.sockets()) {
-                let other = Owner { client, sock };
-                if self.name_of_shared(other) == Some(name) {
-                    found.push(Sharer::new(other, self.now));
-                }
-            }
+    /// Removes a socket that is about to be closed.
+    pub(crate) fn forget_sharer(&mut self, owner: Owner) {
+        let at = self.socket(owner).and_then(|it| it.shared_at.take());
+        if let Some(shared) = at.and_then(|at| self.shared.sockets.get_mut(at as usize)) {
+            shared.sharers.retain(|it| it.owner != owner);
         }
-        found
     }
 
-    /// Returns whose datagram it is that the stack has for `owner`. One to a group is everybody's.
+    /// Removes the sockets of a client that has gone: another one may get its ids.
+    pub(crate) fn forget_sharers_of(&mut self, client: ClientId) {
+        for shared in &mut self.shared.sockets {
+            shared.sharers.retain(|it| it.owner.client != client);
+        }
+    }
+
+    /// Returns whose datagram it is that the stack has for `owner`. One to a group goes to each.
     #[inline]
     pub(crate) fn choose_sharer(&mut self, owner: Owner, is_to_group: bool) -> Owner {
-        match self.shared.is_empty() || is_to_group {
+        match self.shared.sockets.is_empty() || is_to_group {
             true => owner,
             false => self.choose_among_sharers(owner),
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn choose_among_sharers(&mut self, owner: Owner) -> Owner {
-        let is_it = |it: &Sharer| it.owner == owner;
-        let Some(at) = self.shared.iter().position(|all| all.iter().any(is_it)) else {
+        let at = self.socket(owner).and_then(|socket| socket.shared_at);
+        let name = self.name_of_shared(owner);
+        let (Some(at), Some(name), false) = (at, name, self.is_connected(owner)) else {
             return owner;
         };
-        if self.is_connected(owner) {
-            return owner;
-        }
-        let mut sharers = core::mem::take(&mut self.shared[at]);
-        let orders = sharers
-            .iter_mut()
-            .filter_map(|it| Some((self.order(it)?, it.owner)));
+        self.watch(at);
+        let mut sharers = self.take_sharers(at);
+        let of_name = sharers.iter_mut().filter(|it| it.name == name);
+        let orders = of_name.filter_map(|it| {
+            let look = self.look_at_sharer(it)?;
+            let late = look.late_ns / LATE_NS;
+            let late = late.checked_ilog2().map_or(0, |log| log + 1);
+            Some(((!look.waits, late, look.unread), it.owner))
+        });
         let chosen = orders.min_by_key(|(order, _)| *order);
-        self.shared[at] = sharers;
+        self.shared.sockets[at as usize].sharers = sharers;
         chosen.map_or(owner, |(_, owner)| owner)
     }
 
-    /// Orders the sharers: whether the process does something else, for how long it has read
-    /// nothing, and the bytes that are unread. `None`: it is none any more, or connected.
-    fn order(&mut self, sharer: &mut Sharer) -> Option<(bool, u32, u64)> {
-        let now = self.now;
-        if self.name_of_shared(sharer.owner).is_none() || self.is_connected(sharer.owner) {
+    fn take_sharers(&mut self, at: u32) -> Vec<Sharer> {
+        let shared = self.shared.sockets.get_mut(at as usize);
+        shared.map_or_else(Vec::new, |it| core::mem::take(&mut it.sharers))
+    }
+
+    /// Looks at a socket's unread datagrams after a while.
+    fn watch(&mut self, at: u32) {
+        let Some(shared) = self.shared.sockets.get_mut(at as usize) else {
+            return;
+        };
+        if !core::mem::replace(&mut shared.is_watched, true) {
+            self.shared.watched.push(at);
+        }
+        let due_at = Instant(self.now.0 + PROMPT_NS);
+        self.shared.due_at = self.shared.due_at.min(due_at);
+        self.left_at = self.left_at.min(self.shared.due_at);
+        self.has_rest = true;
+    }
+
+    /// Looks at a sharer; `None`: it is none any more, or connected.
+    fn look_at_sharer(&mut self, sharer: &mut Sharer) -> Option<Look> {
+        let (now, owner) = (self.now, sharer.owner);
+        if self.name_of_shared(owner) != Some(sharer.name) || self.is_connected(owner) {
             return None;
         }
-        let client = self.client(sharer.owner.client)?;
-        let (socket, end) = client.find(sharer.owner.sock)?;
-        let unread = socket.receive.unread(end, sharer.owner.sock);
+        let client = self.client(owner.client)?;
+        let (socket, end) = client.find(owner.sock)?;
+        let unread = socket.receive.unread(end, owner.sock);
         let read_upto = socket.receive.head() - unread;
         if unread == 0 || read_upto != sharer.read_upto {
             (sharer.read_upto, sharer.read_at) = (read_upto, now);
         }
-        let late = now.0.saturating_sub(sharer.read_at.0) / LATE_NS;
-        let waits = unread == 0 && end.is_program_asleep();
-        Some((
-            !waits,
-            late.checked_ilog2().map_or(0, |log| log + 1),
+        Some(Look {
             unread,
-        ))
+            late_ns: now.0.saturating_sub(sharer.read_at.0),
+            waits: unread == 0 && end.is_program_asleep(),
+        })
     }
 
-    /// Returns what other clients' sockets may have in common with this one.
-    fn name_of_shared(&mut self, owner: Owner) -> Option<Name> {
+    /// Returns the processes whose unread datagrams others may have, and sets the time of the next
+    /// look.
+    pub(crate) fn find_late(&mut self) -> Vec<Late> {
+        let mut found = Vec::new();
+        self.shared.due_at = Instant::FAR_FUTURE;
+        for at in core::mem::take(&mut self.shared.watched) {
+            let mut sharers = self.take_sharers(at);
+            let next = self.find_late_among(&mut sharers, &mut found);
+            let shared = &mut self.shared.sockets[at as usize];
+            shared.sharers = sharers;
+            shared.is_watched = next.is_some();
+            if let Some(next) = next {
+                self.shared.watched.push(at);
+                self.shared.due_at = self.shared.due_at.min(next);
+            }
+        }
+        found
+    }
+
+    /// Returns the time of the next look, if there is something unread.
+    fn find_late_among(
+        &mut self,
+        sharers: &mut [Sharer],
+        found: &mut Vec<Late>,
+    ) -> Option<Instant> {
+        let mut next = None;
+        let looks: Vec<_> = sharers
+            .iter_mut()
+            .filter_map(|it| Some((it.owner, it.name, self.look_at_sharer(it)?)))
+            .collect();
+        for (owner, name, look) in looks.iter().filter(|it| it.2.unread > 0) {
+            let others = || looks.iter().filter(|it| it.0 != *owner && it.1 == *name);
+            let interconnect = self.local.interconnect.as_ref();
+            let has_engines =
+                interconnect.is_some_and(|it| it.has_others(Transport::Udp, name.port));
+            let waiting = others().filter(|it| it.2.waits).count();
+            let is_long = look.late_ns >= LATE_NS;
+            let pause_ns = match is_long {
+                // Others may leave the port to this one now, and come back.
+                true => (look.late_ns / 8).clamp(AGAIN_NS, LOOK_NS_MAX),
+                false => PROMPT_NS,
+            };
+            let at = Instant(self.now.0 + pause_ns);
+            next = Some(next.map_or(at, |next: Instant| next.min(at)));
+            let may_give = match waiting {
+                0 => is_long && has_engines,
+                _ => look.late_ns >= PROMPT_NS,
+            };
+            if may_give {
+                found.push(Late {
+                    owner: *owner,
+                    port: name.port,
+                    waiting,
+                    is_long,
+                });
+            }
+        }
+        next
+    }
+
+    /// Returns what other processes' sockets may have in common with this one.
+    fn name_of_shared(&mut self, owner: Owner) -> Option<SharedName> {
         let socket = self.socket(owner)?;
         let is_bound = matches!(socket.role, Role::Datagram(_)) && !socket.is_closing;
         let options = socket.options.as_deref();
         let options = options.filter(|it| is_bound && it.cookie != 0 && it.rank == 0)?;
         let bound = socket.bound()?;
-        Some(Name {
+        Some(SharedName {
             cookie: options.cookie,
             bound: bound.span(),
             port: bound.addr.port(),
@@ -133,18 +234,8 @@ impl Environment {
         })
     }
 
-    fn is_connected(&mut self, owner: Owner) -> bool {
+    pub(crate) fn is_connected(&mut self, owner: Owner) -> bool {
         let bound = self.socket(owner).and_then(|socket| socket.bound());
-        bound.is_some_and(|bound: Bound| bound.flow.is_some())
-    }
-}
-
-impl Sharer {
-    fn new(owner: Owner, now: Instant) -> Sharer {
-        Sharer {
-            owner,
-            read_upto: 0,
-            read_at: now,
-        }
+        bound.is_some_and(|bound| bound.flow.is_some())
     }
 }

@@ -43,6 +43,9 @@ impl Engine {
                 progress |= self.leave_to_others(now, Owner { client: id, sock });
             }
         }
+        if self.env.shared.due_at <= now {
+            progress |= self.tend_sharers(now);
+        }
         progress
     }
 
@@ -119,9 +122,12 @@ impl Engine {
         !withdrawn.is_empty()
     }
 
-    /// Handles a thread that waits for connections again.
+    /// Handles a thread that waits for connections or datagrams again.
     pub(crate) fn on_resume(&mut self, owner: Owner) -> Answer {
         let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
+        if let Role::Datagram(_) = socket.role {
+            return self.resume_datagrams(owner);
+        }
         let (Role::Listener(id), Some(bound)) = (socket.role, socket.bound()) else {
             return Err(SocketError::InvalidState);
         };

@@ -92,6 +92,7 @@ const LAYERS: &[Layers] = &[
                 "inprocess",
                 "inside",
                 "instance",
+                "late",
                 "lent",
                 "neighbours",
                 "network",

@@ -176,6 +176,12 @@ impl ProgramEnd {
             cell.set_rx_read(rx.tail);
         }
         cell.set_rx_tail(tail);
+        self.notify_consumed(sock, cell, tail);
+    }
+
+    /// Notifies the engine that the program has read up to `tail`, if it asked for that.
+    #[inline]
+    pub(super) fn notify_consumed(&self, sock: SockId, cell: &Cell<'_>, tail: u64) {
         if tail >= cell.notify_at() && cell.raise_rx() {
             self.push(Command::Consumed { sock });
         }

@@ -1,4 +1,8 @@
 //! Datagrams, framed in the same byte rings.
+//!
+//! The engine may take datagrams back that wait for a program which has the socket from another
+//! one: program and engine claim each with a compare-and-swap of the position up to which the ring
+//! is read. A program copies a datagram first; if the claim fails, the copy is void.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -12,7 +16,7 @@ use crate::datagram::{Envelope, HEADER, Header, PAYLOAD_MAX};
 use crate::ids::SockId;
 
 use super::ProgramEnd;
-use super::sockets::RxSide;
+use super::sockets::{RxSide, SockLocal};
 
 /// Reason why a datagram was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,15 +104,43 @@ impl ProgramEnd {
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
     ) -> Option<Datagram> {
+        match peek {
+            true => {
+                let (_, cell, rx) = self.udp_side(sock)?;
+                let (header, len) = self.udp_copy(sock, &cell, rx.tail, bufs)?;
+                datagram(&header, len)
+            }
+            false => self.udp_receiving(sock)?.take(bufs),
+        }
+    }
+
+    /// As [`ProgramEnd::udp_recv`], if the next datagram is that at `at` still.
+    pub fn udp_recv_at(
+        &self,
+        sock: SockId,
+        at: u64,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Option<Datagram> {
+        let mut receiving = self.udp_receiving(sock)?;
+        if receiving.rx.tail != at {
+            return None;
+        }
+        let (header, len) = self.udp_copy(sock, &receiving.cell, at, bufs)?;
+        if !peek && !receiving.claim(&header) {
+            return None;
+        }
+        datagram(&header, len)
+    }
+
+    /// The reader's side of a socket, which knows what the engine has taken back.
+    #[inline]
+    fn udp_side(&self, sock: SockId) -> Option<(&SockLocal, Cell<'_>, Guard<'_, RxSide>)> {
         let local = self.inner.sockets.find(sock)?;
         let cell = self.cell(sock.index)?;
         let mut rx = local.rx.lock();
-        let (header, len) = self.udp_copy(sock, &cell, rx.tail, bufs)?;
-        if !peek {
-            rx.tail += header.record_len() as u64;
-            self.consumed(sock, &cell, &rx);
-        }
-        datagram(&header, len)
+        rx.tail = rx.tail.max(cell.rx_tail());
+        Some((local, cell, rx))
     }
 
     /// Copies the payload of the datagram at an offset of the ring, as far as there is room.
@@ -130,13 +162,12 @@ impl ProgramEnd {
 
     /// Begins to take several datagrams: no other thread takes one before this is dropped.
     pub fn udp_receiving(&self, sock: SockId) -> Option<Receiving<'_>> {
-        let local = self.inner.sockets.find(sock)?;
-        let cell = self.cell(sock.index)?;
+        let (_, cell, rx) = self.udp_side(sock)?;
         Some(Receiving {
             program: self,
             sock,
             cell,
-            rx: local.rx.lock(),
+            rx,
             is_any: false,
         })
     }
@@ -152,9 +183,7 @@ impl ProgramEnd {
         mut skip: usize,
         found_empty: &AtomicU64,
     ) -> Option<(Datagram, usize)> {
-        let local = self.inner.sockets.find(sock)?;
-        let cell = self.cell(sock.index)?;
-        let rx = local.rx.lock();
+        let (_, cell, rx) = self.udp_side(sock)?;
         let mut at = rx.tail;
         loop {
             let header = self.udp_header(sock, &cell, at)?;
@@ -190,22 +219,16 @@ impl ProgramEnd {
 
     /// Returns the place of the next datagram in the ring, and the length of its payload.
     pub fn udp_next_at(&self, sock: SockId) -> Option<(u64, usize)> {
-        let local = self.inner.sockets.find(sock)?;
-        let cell = self.cell(sock.index)?;
-        let at = local.rx.lock().tail;
-        let header = self.udp_header(sock, &cell, at)?;
-        Some((at, header.len))
+        let (_, cell, rx) = self.udp_side(sock)?;
+        let header = self.udp_header(sock, &cell, rx.tail)?;
+        Some((rx.tail, header.len))
     }
 
     /// The offset after all that has come.
     pub fn udp_received_to(&self, sock: SockId) -> u64 {
-        match (self.inner.sockets.find(sock), self.cell(sock.index)) {
-            (Some(local), Some(cell)) => {
-                let at = local.rx.lock().tail;
-                at + self.waiting(sock, &cell, at) as u64
-            }
-            _ => 0,
-        }
+        self.udp_side(sock).map_or(0, |(_, cell, rx)| {
+            rx.tail + self.waiting(sock, &cell, rx.tail) as u64
+        })
     }
 
     /// Length of the next datagram's payload (FIONREAD).
@@ -228,18 +251,36 @@ pub struct Receiving<'a> {
 impl Receiving<'_> {
     /// Takes the next datagram, cut to the length of the buffers.
     pub fn take(&mut self, bufs: &mut [IoSliceMut<'_>]) -> Option<Datagram> {
-        let (program, at) = (self.program, self.rx.tail);
-        let (header, len) = program.udp_copy(self.sock, &self.cell, at, bufs)?;
-        self.rx.tail += header.record_len() as u64;
-        self.is_any = true;
-        datagram(&header, len)
+        loop {
+            let at = self.rx.tail;
+            let (header, len) = self.program.udp_copy(self.sock, &self.cell, at, bufs)?;
+            if self.claim(&header) {
+                return datagram(&header, len);
+            }
+        }
+    }
+
+    /// Makes the datagram at the reader's position this program's; `false`: the engine has taken it
+    /// back.
+    #[inline]
+    fn claim(&mut self, header: &Header) -> bool {
+        let at = self.rx.tail;
+        let upto = at + header.record_len() as u64;
+        let is_claimed = self.cell.claim_rx(at, upto);
+        self.rx.tail = match is_claimed {
+            true => upto,
+            false => at.max(self.cell.rx_tail()),
+        };
+        self.is_any |= is_claimed;
+        is_claimed
     }
 }
 
 impl Drop for Receiving<'_> {
     fn drop(&mut self) {
         if self.is_any {
-            self.program.consumed(self.sock, &self.cell, &self.rx);
+            self.program
+                .notify_consumed(self.sock, &self.cell, self.rx.tail);
         }
     }
 }

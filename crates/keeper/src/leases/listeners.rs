@@ -54,6 +54,11 @@ impl Listener {
             }
         }
     }
+
+    /// Returns whether another engine may serve what comes for this one.
+    fn is_queue_of(&self, other: &Listener) -> bool {
+        self.queue().is_some() && other.queue() == self.queue() && other.slot != self.slot
+    }
 }
 
 /// The address, port and link that a program listens on, as in [`Listener`].
@@ -204,9 +209,9 @@ impl Listeners {
     /// the port, if there are others, as what one cannot take comes back.
     fn may_be_left(&self, listener: &Listener) -> bool {
         let mut others = self.on(listener.protocol, listener.port);
-        let is_alike =
-            |other: &Listener| other.slot != listener.slot && other.queue() == listener.queue();
-        listener.protocol == Transport::Tcp || listener.queue().is_some() && others.any(is_alike)
+        let is_running = |slot: u16| !self.stalled.contains(&slot);
+        listener.protocol == Transport::Tcp
+            || others.any(|it| listener.is_queue_of(it) && it.slot.is_some_and(is_running))
     }
 
     /// The engine of a slot does not run, or runs again. Returns the ports that others may serve
@@ -248,7 +253,8 @@ impl Listeners {
         slots
     }
 
-    /// Leaves a port to the others on it, or no longer so. False: there are no others.
+    /// Leaves a port to the others on it, or no longer so. False: there are no others, or not for
+    /// each of the client's sockets.
     pub fn set_yielding(
         &mut self,
         client: ClientId,
@@ -256,8 +262,11 @@ impl Listeners {
         port: u16,
         is_on: bool,
     ) -> bool {
-        let is_keen = |l: &Listener| l.client != client && l.slot.is_some() && !l.is_yielding;
-        if is_on && !self.on(protocol, port).any(is_keen) {
+        let is_keen = |l: &&Listener| l.client != client && l.slot.is_some() && !l.is_yielding;
+        let keen = || self.on(protocol, port).filter(is_keen);
+        let own = || self.on(protocol, port).filter(|l| l.client == client);
+        let is_left = |l: &Listener| keen().any(|other| l.is_queue_of(other));
+        if is_on && (keen().next().is_none() || !own().all(is_left)) {
             return false;
         }
         for listener in &mut self.table {
@@ -372,6 +381,35 @@ mod tests {
         assert!(listeners.sharing().is_empty());
         assert_eq!(listeners.slots(Transport::Udp, 53), [1, 2]);
         assert!(listeners.set_stalled(1, true).is_empty());
+    }
+
+    #[test]
+    fn a_datagram_port_is_left_to_copies_of_its_socket_alone() {
+        let mut listeners = Listeners::default();
+        for (client, address) in [(1, 1), (2, 1), (3, 3)] {
+            let copy = Listener {
+                protocol: Transport::Udp,
+                address: Ipv4Addr::new(10, 0, 0, address).into(),
+                ..listener(client, u64::from(address), 53)
+            };
+            listeners.claim(copy).unwrap();
+        }
+        let mut set = |client, is_on| {
+            let done = listeners.set_yielding(ClientId(client), Transport::Udp, 53, is_on);
+            (done, listeners.slots(Transport::Udp, 53))
+        };
+        assert_eq!(set(3, true), (false, vec![1, 2, 3]));
+        assert_eq!(set(1, true), (true, vec![2, 3]));
+        assert_eq!(set(2, true), (false, vec![2, 3]));
+        assert_eq!(set(1, false), (true, vec![1, 2, 3]));
+        // One that is stopped, as the other is, has nobody in its place.
+        listeners.set_stalled(1, true);
+        listeners.set_stalled(2, true);
+        assert_eq!(listeners.slots(Transport::Udp, 53), [1, 2, 3]);
+        for client in [1, 2] {
+            listeners.set_own_queue(ClientId(client), 53, true);
+        }
+        assert!(!listeners.set_yielding(ClientId(1), Transport::Udp, 53, true));
     }
 
     #[test]

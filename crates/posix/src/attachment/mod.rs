@@ -390,7 +390,7 @@ impl Attachment {
     }
 
     /// Lets a listener whose connections went to others take them again.
-    pub(crate) fn resume_listener(&self, sock: SockId) {
+    pub(crate) fn resume(&self, sock: SockId) {
         self.program.push(Command::Resume { sock });
         self.driver.commands();
     }

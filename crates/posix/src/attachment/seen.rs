@@ -37,6 +37,11 @@ impl Seen {
         self.0.contains(State::HUP)
     }
 
+    /// Whether its datagrams go to other processes until it waits.
+    pub(crate) fn is_yielding(self) -> bool {
+        self.0.contains(State::YIELDS)
+    }
+
     pub(crate) fn is_error(self) -> bool {
         self.0.contains(State::ERR)
     }

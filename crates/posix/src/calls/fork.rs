@@ -15,6 +15,7 @@ use crate::epoll::Set;
 use crate::lending::StewardSockets;
 use crate::process::Process;
 use crate::process::lending::ForkLending;
+use crate::process::place::share_datagrams;
 use crate::process::renewal::Parentage;
 use crate::process::report::Reason;
 use crate::process::table::Entry;
@@ -61,7 +62,10 @@ impl Process {
         order_sets(&mut held);
         for entry in &held {
             match entry {
-                Entry::Socket(socket) => socket.hold(),
+                Entry::Socket(socket) => {
+                    socket.note_sharing();
+                    socket.hold();
+                }
                 Entry::Set(set) => {
                     set.is_shared.store(true, Ordering::Relaxed);
                     set.inner.hold();
@@ -90,7 +94,6 @@ impl Process {
         let lending = self.lending.take_fork();
         let held = self.release_all(|_| true).into_iter();
         let others: Vec<Arc<Description>> = held.filter_map(Entry::into_unconnected).collect();
-        others.iter().for_each(|socket| socket.note_fork());
         self.leave_listeners(&others);
         self.describe_intents(&others);
         lending
@@ -247,7 +250,7 @@ impl Process {
                     // It has been disconnected: the new program finds it as if it were new.
                     return None;
                 }
-                socket.leave_unread();
+                share_datagrams(&*self.kernel, socket, dgram);
                 'u'
             }
             None if is_stream && socket.cold.lock().bound.is_some() => 'b',

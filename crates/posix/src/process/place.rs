@@ -174,8 +174,8 @@ impl Process {
     pub(crate) fn realize_for_wait(&self, socket: &Arc<Description>) {
         if let Some(Decided::Listener(listener)) = socket.decided() {
             listener.on_wait();
-            listener.come_back();
         }
+        socket.come_back();
         self.realize(socket);
     }
 
@@ -478,6 +478,15 @@ fn name_among_sharers(
         && let Some(cookie) = cookie_of(kernel, socket)
     {
         attachment.set_option(sock, SocketOption::Cookie(cookie));
+    }
+}
+
+/// Prepares a datagram socket for another program, which will have it too.
+pub(crate) fn share_datagrams(kernel: &dyn Kernel, socket: &Description, dgram: &Dgram) {
+    socket.note_sharing();
+    socket.leave_unread();
+    if let Some((attachment, sock)) = dgram.part() {
+        name_among_sharers(kernel, &attachment, sock, socket);
     }
 }
 

@@ -104,8 +104,8 @@ pub(crate) struct Description {
     pub(crate) is_alone: AtomicBool,
     /// The process that this one was forked from and that has the socket too; 0 = none.
     parent: AtomicU32,
-    /// A child was forked since.
-    is_forked: AtomicBool,
+    /// A child, or another program, has been given it since.
+    is_given: AtomicBool,
     /// The kernel part was given up for a kernel socket of the program's choice.
     pub(crate) is_kernel_given_up: AtomicBool,
     /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds, 0 = none.
@@ -183,7 +183,7 @@ impl Description {
             has_kernel: AtomicBool::new(false),
             is_alone: AtomicBool::new(false),
             parent: AtomicU32::new(0),
-            is_forked: AtomicBool::new(false),
+            is_given: AtomicBool::new(false),
             is_kernel_given_up: AtomicBool::new(false),
             recv_timeout_ns: AtomicU64::new(0),
             send_timeout_ns: AtomicU64::new(0),
@@ -247,16 +247,16 @@ impl Description {
         self.parent.store(parent, Ordering::Relaxed);
     }
 
-    /// Notes that a forked child has it, too.
-    pub(crate) fn note_fork(&self) {
-        self.is_forked.store(true, Ordering::Relaxed);
+    /// Notes that another process has it, too.
+    pub(crate) fn note_sharing(&self) {
+        self.is_given.store(true, Ordering::Relaxed);
     }
 
     /// Whether other processes may have it: it came by a fork, by `exec` or in a message, or went
     /// to a child.
     pub(crate) fn may_be_shared(&self) -> bool {
         let is_of_another = |bound: Bound| bound.at_ns == 0 && !bound.is_port_chosen;
-        self.is_forked.load(Ordering::Relaxed)
+        self.is_given.load(Ordering::Relaxed)
             || self.parent.load(Ordering::Relaxed) != 0
             || self.cold.lock().bound.is_some_and(is_of_another)
     }
@@ -413,7 +413,7 @@ impl Description {
     }
 
     /// Whether a thread waits for it now, by itself or by a set.
-    fn is_attended(&self) -> bool {
+    pub(super) fn is_attended(&self) -> bool {
         self.watches().iter().any(Watch::is_attended)
     }
 
@@ -433,19 +433,6 @@ impl Description {
 
     pub(crate) fn watches(&self) -> Vec<Watch> {
         self.cold.lock().watches.clone()
-    }
-
-    /// Lets a listener whose connections went to others take them again, if a thread waits for it
-    /// now; otherwise the next wait does.
-    pub(crate) fn come_back_if_attended(&self) {
-        if let Some(Decided::Listener(listener)) = self.decided()
-            && listener.is_yielding()
-        {
-            self.note_intents();
-            if self.is_attended() {
-                listener.come_back();
-            }
-        }
     }
 
     /// Whether something is intended for the stack and not real.
@@ -540,6 +527,8 @@ impl Recipient for Description {
             Some(Decided::Dgram(dgram)) => {
                 let edges = dgram.edges();
                 self.sigio.note(Edges::of(edges).news);
+                dgram.note_yielding();
+                self.come_back_if_attended();
                 edges
             }
             Some(Decided::Foreign(_)) | None => 0,

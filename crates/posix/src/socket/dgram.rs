@@ -1,6 +1,7 @@
 //! A UDP socket with a part on the stack, on the kernel, or on both.
 
 mod errors;
+mod yielding;
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -85,6 +86,8 @@ pub(crate) struct Dgram {
     pub(super) filters: Filters,
     /// UDP_CORK and MSG_MORE.
     pub(crate) gathering: Gathering,
+    /// Datagrams go to other processes that have the socket, as some were left unread here.
+    is_yielding: AtomicBool,
 }
 
 impl Dgram {
@@ -117,6 +120,7 @@ impl Dgram {
             has_no_port: AtomicBool::new(false),
             filters: Filters::default(),
             gathering: Gathering::new(),
+            is_yielding: AtomicBool::new(false),
         }
     }
 

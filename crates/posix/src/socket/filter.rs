@@ -80,7 +80,7 @@ impl Filters {
     #[cold]
     pub(super) fn vet(&self, attachment: &Attachment, sock: SockId) -> Option<usize> {
         match &mut *self.filter.lock() {
-            Some(filter) => filter.vet(attachment, sock),
+            Some(filter) => filter.vet(attachment, sock).map(|(_, kept)| kept),
             None => attachment.program.udp_next_len(sock),
         }
     }
@@ -94,44 +94,46 @@ impl Filters {
         peek: bool,
     ) -> Option<Datagram> {
         let mut place = self.filter.lock();
-        let kept = match &mut *place {
-            Some(filter) => filter.vet(attachment, sock)?,
-            None => usize::MAX,
+        let Some(filter) = &mut *place else {
+            return attachment.program.udp_recv(sock, bufs, peek);
         };
-        let it = attachment.program.udp_recv(sock, bufs, peek)?;
-        Some(Datagram {
-            len: it.len.min(kept),
-            full_len: it.full_len.min(kept),
-            ..it
-        })
+        loop {
+            let (at, kept) = filter.vet(attachment, sock)?;
+            // The engine may have taken it back since.
+            if let Some(it) = attachment.program.udp_recv_at(sock, at, bufs, peek) {
+                return Some(Datagram {
+                    len: it.len.min(kept),
+                    full_len: it.full_len.min(kept),
+                    ..it
+                });
+            }
+        }
     }
 }
 
 impl Filter {
-    fn vet(&mut self, attachment: &Attachment, sock: SockId) -> Option<usize> {
+    /// Returns where the next datagram that passes lies, and how many of its bytes are kept.
+    fn vet(&mut self, attachment: &Attachment, sock: SockId) -> Option<(u64, usize)> {
+        let program = &attachment.program;
         // A datagram that arrives meanwhile has an event of its own.
-        let end = attachment.program.udp_received_to(sock);
-        while let Some((at, len)) = attachment
-            .program
-            .udp_next_at(sock)
-            .filter(|(at, _)| *at < end)
-        {
+        let end = program.udp_received_to(sock);
+        while let Some((at, len)) = program.udp_next_at(sock).filter(|(at, _)| *at < end) {
             if at >= self.passed_to {
                 let mut bytes = vec![0; UDP_HEADER + len];
                 let (header, payload) = bytes.split_at_mut(UDP_HEADER);
-                let it =
-                    attachment
-                        .program
-                        .udp_recv(sock, &mut [IoSliceMut::new(payload)], true)?;
+                let bufs = &mut [IoSliceMut::new(payload)];
+                let Some(it) = program.udp_recv_at(sock, at, bufs, true) else {
+                    continue;
+                };
                 header.copy_from_slice(&header_of(&it));
                 let Some(kept) = self.judge(&bytes) else {
-                    attachment.program.udp_recv(sock, &mut [], false);
+                    let _ = program.udp_recv_at(sock, at, &mut [], false);
                     continue;
                 };
                 self.passed_to = at + 1;
                 self.kept = kept;
             }
-            return Some(len.min(self.kept));
+            return Some((at, len.min(self.kept)));
         }
         None
     }

@@ -112,7 +112,7 @@ impl Listener {
         if let Some((attachment, sock)) = &*self.stack.lock()
             && self.is_yielding.swap(false, Ordering::AcqRel)
         {
-            attachment.resume_listener(*sock);
+            attachment.resume(*sock);
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod ancillary;
 pub(crate) mod borrowed;
+mod coming_back;
 mod datagram_flags;
 pub(crate) mod description;
 mod dgram;

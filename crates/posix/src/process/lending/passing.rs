@@ -27,6 +27,7 @@ use crate::process::lending::owner::names_of;
 use crate::process::lending::starting::foreign;
 use crate::process::lending::starting::is_lendable;
 use crate::process::lending::word::{Word, leave_word, take_word};
+use crate::process::place::share_datagrams;
 use crate::process::table::Entry;
 use crate::process::table::Table;
 use crate::socket::borrowed::child_message::{Message, MessageKind, join};
@@ -100,7 +101,7 @@ impl Process {
             Some(Decided::Dgram(dgram)) => {
                 let remote = *dgram.remote.lock();
                 self.name_for_heir(&socket, dgram);
-                socket.leave_unread();
+                share_datagrams(&*self.kernel, &socket, dgram);
                 self.leave_word(&socket, socket.kernel_number(), remote);
                 None
             }

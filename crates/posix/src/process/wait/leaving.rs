@@ -11,7 +11,7 @@ use crate::process::Process;
 use crate::process::subject::Subject;
 use crate::ready::Station;
 use crate::ready::{Awaited, Sleeper};
-use crate::socket::description::{Decided, Description};
+use crate::socket::description::Description;
 
 impl Process {
     /// A thread does not sleep any more.
@@ -34,14 +34,12 @@ impl Process {
         }
     }
 
-    /// Prepares the subject of a wait that begins: listeners whose connections went to others take
-    /// them again, and intents of other threads are carried out.
+    /// Prepares the subject of a wait that begins: sockets whose connections or datagrams went to
+    /// others take them again, and intents of other threads are carried out.
     pub(crate) fn come_back_to(&self, subject: Subject<'_>) {
         let come_back = |socket: &Arc<Description>| {
             fence(Ordering::SeqCst);
-            if let Some(Decided::Listener(listener)) = socket.decided() {
-                listener.come_back();
-            }
+            socket.come_back();
             if socket.is_intent() {
                 self.realize_for_wait(socket);
             }
