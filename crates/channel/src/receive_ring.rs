@@ -15,9 +15,6 @@ use crate::layout::PUNCH_MIN;
 use crate::shrink::Lap;
 use crate::urgent::{UrgentAhead, UrgentWord};
 
-/// Attempts to take datagrams back from a program that reads them at the same time.
-const WITHDRAW_TRIES: usize = 4;
-
 /// The engine's state of one receive ring.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveRing {
@@ -320,35 +317,42 @@ impl ReceiveRing {
     ) -> Vec<(Envelope, Vec<u8>)> {
         self.observe(end, sock);
         let bytes = self.rest(end, max).unwrap_or_default();
-        parse_datagrams(&bytes, usize::MAX).0
+        let found = parse_datagrams(&bytes);
+        found
+            .map(|(header, payload)| (header.envelope, payload.to_vec()))
+            .collect()
     }
 
-    /// Takes datagrams back that the program has not read, from the oldest on: at most `count`, and
-    /// of `bytes` in the ring.
-    pub fn withdraw_datagrams(
+    /// Returns where the program reads next, and the oldest datagrams that it has not read, which
+    /// take at most `max` bytes, each with the place behind it.
+    pub fn oldest_datagrams(
         &mut self,
         end: &mut EngineEnd,
         sock: SockId,
-        (count, bytes): (usize, usize),
-    ) -> Vec<(Envelope, Vec<u8>)> {
-        for _ in 0..WITHDRAW_TRIES {
-            let unread = self.unread(end, sock) as usize;
-            let mut copy = vec![0; unread.min(bytes)];
-            let Some(ring) = self.ring.filter(|_| unread > 0) else {
-                break;
-            };
-            ring.read(end.region(), self.consumed, &mut copy);
-            let (found, len) = parse_datagrams(&copy, count);
-            let upto = self.consumed + len as u64;
-            let is_claimed = end
-                .cell(sock.index)
-                .is_some_and(|cell| !cell.rx_kept() && cell.claim_rx(self.consumed, upto));
-            if is_claimed {
-                self.consumed = upto;
-                return found;
-            }
+        max: usize,
+    ) -> (u64, Vec<(Envelope, Vec<u8>, u64)>) {
+        let unread = self.unread(end, sock) as usize;
+        let mut bytes = vec![0; unread.min(max)];
+        if let Some(ring) = self.ring {
+            ring.read(end.region(), self.consumed, &mut bytes);
         }
-        Vec::new()
+        let mut at = self.consumed;
+        let found = parse_datagrams(&bytes).map(|(header, payload)| {
+            at += header.record_len() as u64;
+            (header.envelope, payload.to_vec(), at)
+        });
+        (self.consumed, found.collect())
+    }
+
+    /// Takes the datagrams back from `from` up to `upto`, which [`ReceiveRing::oldest_datagrams`]
+    /// has returned; `false`: the program has read one of them meanwhile.
+    pub fn take_back(&mut self, end: &EngineEnd, sock: SockId, from: u64, upto: u64) -> bool {
+        let cell = end.cell(sock.index);
+        let is_ours = cell.is_some_and(|cell| !cell.rx_kept() && cell.claim_rx(from, upto));
+        if is_ours {
+            self.consumed = upto;
+        }
+        is_ours
     }
 
     /// Returns the urgent data that the program has not read past. [`ReceiveRing::look`] comes
@@ -428,25 +432,17 @@ impl ReceiveRing {
     }
 }
 
-/// Returns the first datagrams in a copy of a ring, at most `count`, and the bytes that they take.
-fn parse_datagrams(bytes: &[u8], count: usize) -> (Vec<(Envelope, Vec<u8>)>, usize) {
+/// The whole datagrams in a copy of a ring.
+fn parse_datagrams(bytes: &[u8]) -> impl Iterator<Item = (Header, &[u8])> {
     let mut rest = bytes;
-    let mut all = Vec::new();
-    while all.len() < count
-        && let Some((header, after)) = rest.split_first_chunk::<HEADER>()
-    {
+    core::iter::from_fn(move || {
+        let (header, after) = rest.split_first_chunk::<HEADER>()?;
         // The program can write into the ring.
-        let Some(header) = Header::decode(header) else {
-            break;
-        };
-        let padded = header.record_len() - HEADER;
-        let (Some(payload), Some(next)) = (after.get(..header.len), after.get(padded..)) else {
-            break;
-        };
-        all.push((header.envelope, payload.to_vec()));
-        rest = next;
-    }
-    (all, bytes.len() - rest.len())
+        let header = Header::decode(header)?;
+        let payload = after.get(..header.len)?;
+        rest = after.get(header.record_len() - HEADER..)?;
+        Some((header, payload))
+    })
 }
 
 #[cfg(test)]
@@ -486,20 +482,22 @@ mod tests {
         };
         assert_eq!(read(&program), Some((30, 0)));
         let (at, _) = program.udp_next_at(sock).unwrap();
-        let taken = ring.withdraw_datagrams(&mut engine, sock, (2, 1 << 16));
-        let numbers = |taken: &[(Envelope, Vec<u8>)]| taken.iter().map(|it| it.1[0]).collect();
-        let found: Vec<u8> = numbers(&taken);
-        assert_eq!(found, [1, 2]);
+        let (from, oldest) = ring.oldest_datagrams(&mut engine, sock, 250);
+        let numbers: Vec<u8> = oldest.iter().map(|it| it.1[0]).collect();
+        assert_eq!(numbers, [1, 2], "no more than so many bytes");
+        assert_eq!(from, at);
+        assert!(ring.take_back(&engine, sock, from, oldest[1].2));
         assert_eq!(program.udp_recv_at(sock, at, &mut [], false), None);
+        let (from, oldest) = ring.oldest_datagrams(&mut engine, sock, 1 << 16);
         assert_eq!(read(&program), Some((30, 3)));
-        // No more than so many bytes.
-        let found: Vec<u8> = numbers(&ring.withdraw_datagrams(&mut engine, sock, (9, 150)));
-        assert_eq!(found, [4]);
-        assert_eq!(program.rx_available(sock), HEADER + 32);
+        assert!(!ring.take_back(&engine, sock, from, oldest[0].2));
+        assert_eq!(program.rx_available(sock), 2 * (HEADER + 32));
+        assert_eq!(read(&program), Some((30, 4)));
         assert_eq!(read(&program), Some((30, 5)));
         assert_eq!(read(&program), None);
         assert!(
-            ring.withdraw_datagrams(&mut engine, sock, (9, 1 << 16))
+            ring.oldest_datagrams(&mut engine, sock, 1 << 16)
+                .1
                 .is_empty()
         );
     }

@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::{CloseMode, Ends, Envelope, Reply, SocketError, State};
-use slipstack_stack::{Choice, DatagramIn, DatagramOut, Ends as Macs, Instant, UdpId, UdpOptions};
+use slipstack_channel::{CloseMode, Ends, Reply, SocketError, State};
+use slipstack_stack::{DatagramOut, Instant, UdpId, UdpOptions};
 
 use crate::client::{Bound, Role};
 use crate::commands::Answer;
 use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::environment::Environment;
+use crate::late::of_ring;
 use crate::owners::Owner;
 use crate::streams::ANY;
 
@@ -23,8 +24,6 @@ const ROUNDS_MAX: usize = 256;
 const UNREAD_BYTES_MAX: usize = 8 << 20;
 /// Number of these datagrams.
 const UNREAD_MAX: usize = 16 << 10;
-/// Datagrams that arrive joined in one (UDP_MAX_SEGMENTS).
-const PIECES_MAX: usize = 128;
 
 impl Engine {
     /// `asked` comes with the bind; the other options have been recorded with the socket.
@@ -342,58 +341,16 @@ impl Engine {
         let unread = socket
             .receive
             .unread_datagrams(end, owner.sock, UNREAD_BYTES_MAX);
-        self.unread_frames(owner, id, &unread)
-    }
-
-    /// Returns datagrams of a socket's ring as frames, with their links.
-    pub(crate) fn unread_frames(
-        &mut self,
-        owner: Owner,
-        id: UdpId,
-        unread: &[(Envelope, Vec<u8>)],
-    ) -> Vec<(u16, Vec<u8>)> {
-        let Engine { stack, env, .. } = self;
-        let (mac, remote) = (env.mac, stack.udp_remote(id));
-        let Some(socket) = env.socket(owner) else {
+        let Some(queue) = self.queue_of(owner, id) else {
             return Vec::new();
         };
-        let Some(bound) = socket.bound() else {
-            return Vec::new();
-        };
-        let own_link = socket.link();
-        // The program can write into the ring: it could send to others in anybody's name.
-        let may_be = |it: &DatagramIn<'_>| {
-            let is_here = it.to.port() == bound.addr.port() && bound.span().takes(it.to.ip());
-            let is_peer = |remote: SocketAddr| {
-                remote == it.from || remote.port() == 0 && remote.ip() == it.from.ip()
-            };
-            let pieces = it
-                .segment
-                .map_or(1, |size| it.payload.len().div_ceil(usize::from(size.get())));
-            is_here
-                && remote.is_none_or(is_peer)
-                && stack.is_own(it.to.ip())
-                && (own_link == 0 || own_link == Choice::link_of(it.link))
-                && pieces <= PIECES_MAX
-        };
-        let frames = unread.iter().flat_map(|(envelope, payload)| {
-            let datagram = DatagramIn {
-                from: envelope.peer.unwrap_or(ANY),
-                to: envelope.local.unwrap_or(ANY),
-                payload,
-                tos: envelope.tos.unwrap_or(0),
-                ttl: envelope.ttl.unwrap_or(0),
-                segment: envelope.segment,
-                link: envelope.link.unwrap_or(0),
-                is_to_group: false,
-            };
-            let macs = Macs::new([0; 6], mac);
-            let frames: Vec<_> = match may_be(&datagram) {
-                true => slipstack_stack::datagram_frames(&datagram, macs).collect(),
-                false => Vec::new(),
-            };
-            frames.into_iter().map(move |frame| (datagram.link, frame))
-        });
-        frames.take(UNREAD_MAX).collect()
+        let datagrams = unread
+            .iter()
+            .map(|(envelope, payload)| of_ring(envelope, payload));
+        let sound = datagrams.filter(|it| queue.takes(it, &self.stack));
+        sound
+            .flat_map(|it| self.frames_of(&it))
+            .take(UNREAD_MAX)
+            .collect()
     }
 }

@@ -37,6 +37,9 @@ pub(crate) struct Sharer {
     /// nothing was unread.
     pub(crate) read_upto: u64,
     pub(crate) read_at: Instant,
+    /// Unread datagrams were taken back, and since then the program has neither read nor waited for
+    /// one.
+    pub(crate) is_passive: bool,
 }
 
 /// Sharers that have a cookie in common. Without any the place is free.

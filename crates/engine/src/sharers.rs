@@ -22,6 +22,8 @@ const PROMPT_NS: u64 = 1_000_000;
 /// for other engines.
 const AGAIN_NS: u64 = 4_000_000;
 const LOOK_NS_MAX: u64 = 16_000_000;
+/// Longest interval while there are no others.
+const ALONE_NS_MAX: u64 = 500_000_000;
 
 /// A sharer as it is now.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +34,8 @@ struct Look {
     late_ns: u64,
     /// The process waits for a datagram, and none is there.
     waits: bool,
+    /// None is there, and it has read what it got.
+    may_take: bool,
 }
 
 /// A process that leaves its datagrams unread.
@@ -39,8 +43,9 @@ struct Look {
 pub(crate) struct Late {
     pub(crate) owner: Owner,
     pub(crate) port: u16,
-    /// Number of processes on this engine that wait for a datagram.
-    pub(crate) waiting: usize,
+    /// Number of other processes on this engine that take datagrams: those that wait for one, or
+    /// if it has been long and none waits, those that have read theirs.
+    pub(crate) here: usize,
     /// Nothing was read for so long that others are preferred.
     pub(crate) is_long: bool,
 }
@@ -69,6 +74,7 @@ impl Environment {
             name,
             read_upto: 0,
             read_at: self.now,
+            is_passive: false,
         });
         if let Some(socket) = self.socket(owner) {
             socket.shared_at = Some(at as u32);
@@ -113,7 +119,7 @@ impl Environment {
             let look = self.look_at_sharer(it)?;
             let late = look.late_ns / LATE_NS;
             let late = late.checked_ilog2().map_or(0, |log| log + 1);
-            Some(((!look.waits, late, look.unread), it.owner))
+            Some(((it.is_passive, !look.waits, late, look.unread), it.owner))
         });
         let chosen = orders.min_by_key(|(order, _)| *order);
         self.shared.sockets[at as usize].sharers = sharers;
@@ -149,14 +155,31 @@ impl Environment {
         let (socket, end) = client.find(owner.sock)?;
         let unread = socket.receive.unread(end, owner.sock);
         let read_upto = socket.receive.head() - unread;
-        if unread == 0 || read_upto != sharer.read_upto {
+        if read_upto != sharer.read_upto {
+            sharer.is_passive = false;
+        }
+        if read_upto != sharer.read_upto || (unread == 0 && !sharer.is_passive) {
             (sharer.read_upto, sharer.read_at) = (read_upto, now);
         }
         Some(Look {
             unread,
             late_ns: now.0.saturating_sub(sharer.read_at.0),
             waits: unread == 0 && end.is_program_asleep(),
+            may_take: unread == 0 && !sharer.is_passive,
         })
+    }
+
+    /// Notes that a socket's datagrams up to a place were taken back, or that its program waits for
+    /// one.
+    pub(crate) fn set_passive(&mut self, owner: Owner, upto: Option<u64>) {
+        let at = self.socket(owner).and_then(|socket| socket.shared_at);
+        let Some(shared) = at.and_then(|at| self.shared.sockets.get_mut(at as usize)) else {
+            return;
+        };
+        for sharer in shared.sharers.iter_mut().filter(|it| it.owner == owner) {
+            sharer.read_upto = upto.unwrap_or(sharer.read_upto);
+            sharer.is_passive = upto.is_some();
+        }
     }
 
     /// Returns the processes whose unread datagrams others may have, and sets the time of the next
@@ -194,16 +217,24 @@ impl Environment {
             let interconnect = self.local.interconnect.as_ref();
             let has_engines =
                 interconnect.is_some_and(|it| it.has_others(Transport::Udp, name.port));
-            let waiting = others().filter(|it| it.2.waits).count();
+            let waiting = others().filter(|it| it.2.waits && it.2.may_take).count();
             let is_long = look.late_ns >= LATE_NS;
+            let here = match waiting {
+                0 if is_long => others().filter(|it| it.2.may_take).count(),
+                waiting => waiting,
+            };
+            // Others that leave the port to this one now may come back.
+            let pause_ns_max = match has_engines || others().next().is_some() {
+                true => LOOK_NS_MAX,
+                false => ALONE_NS_MAX,
+            };
             let pause_ns = match is_long {
-                // Others may leave the port to this one now, and come back.
-                true => (look.late_ns / 8).clamp(AGAIN_NS, LOOK_NS_MAX),
+                true => (look.late_ns / 4).clamp(AGAIN_NS, pause_ns_max),
                 false => PROMPT_NS,
             };
             let at = Instant(self.now.0 + pause_ns);
             next = Some(next.map_or(at, |next: Instant| next.min(at)));
-            let may_give = match waiting {
+            let may_give = match here {
                 0 => is_long && has_engines,
                 _ => look.late_ns >= PROMPT_NS,
             };
@@ -211,7 +242,7 @@ impl Environment {
                 found.push(Late {
                     owner: *owner,
                     port: name.port,
-                    waiting,
+                    here,
                     is_long,
                 });
             }

@@ -6,7 +6,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use slipstack_mem::Guard;
 
@@ -106,8 +106,8 @@ impl ProgramEnd {
     ) -> Option<Datagram> {
         match peek {
             true => {
-                let (_, cell, rx) = self.udp_side(sock)?;
-                let (header, len) = self.udp_copy(sock, &cell, rx.tail, bufs)?;
+                let mut receiving = self.udp_receiving(sock)?;
+                let (header, len) = receiving.copy(bufs)?;
                 datagram(&header, len)
             }
             false => self.udp_receiving(sock)?.take(bufs),
@@ -123,14 +123,9 @@ impl ProgramEnd {
         peek: bool,
     ) -> Option<Datagram> {
         let mut receiving = self.udp_receiving(sock)?;
-        if receiving.rx.tail != at {
-            return None;
-        }
-        let (header, len) = self.udp_copy(sock, &receiving.cell, at, bufs)?;
-        if !peek && !receiving.claim(&header) {
-            return None;
-        }
-        datagram(&header, len)
+        let (header, len) = receiving.copy(bufs)?;
+        let is_it = receiving.rx.tail == at && (peek || receiving.claim(&header));
+        is_it.then(|| datagram(&header, len)).flatten()
     }
 
     /// The reader's side of a socket, which knows what the engine has taken back.
@@ -219,9 +214,9 @@ impl ProgramEnd {
 
     /// Returns the place of the next datagram in the ring, and the length of its payload.
     pub fn udp_next_at(&self, sock: SockId) -> Option<(u64, usize)> {
-        let (_, cell, rx) = self.udp_side(sock)?;
-        let header = self.udp_header(sock, &cell, rx.tail)?;
-        Some((rx.tail, header.len))
+        let mut receiving = self.udp_receiving(sock)?;
+        let (header, _) = receiving.copy(&mut [])?;
+        Some((receiving.rx.tail, header.len))
     }
 
     /// The offset after all that has come.
@@ -252,11 +247,26 @@ impl Receiving<'_> {
     /// Takes the next datagram, cut to the length of the buffers.
     pub fn take(&mut self, bufs: &mut [IoSliceMut<'_>]) -> Option<Datagram> {
         loop {
-            let at = self.rx.tail;
-            let (header, len) = self.program.udp_copy(self.sock, &self.cell, at, bufs)?;
+            let (header, len) = self.copy(bufs)?;
             if self.claim(&header) {
                 return datagram(&header, len);
             }
+        }
+    }
+
+    /// Copies the next datagram, cut to the length of the buffers, without taking it.
+    #[inline]
+    fn copy(&mut self, bufs: &mut [IoSliceMut<'_>]) -> Option<(Header, usize)> {
+        loop {
+            let at = self.rx.tail;
+            let copied = self.program.udp_copy(self.sock, &self.cell, at, bufs);
+            fence(Ordering::Acquire);
+            let tail = self.cell.rx_tail();
+            if tail <= at {
+                return copied;
+            }
+            // The engine has taken back what lay there, and may have put something else there.
+            self.rx.tail = tail;
         }
     }
 

@@ -262,7 +262,9 @@ impl Listeners {
         port: u16,
         is_on: bool,
     ) -> bool {
-        let is_keen = |l: &&Listener| l.client != client && l.slot.is_some() && !l.is_yielding;
+        let is_running = |slot: u16| !self.stalled.contains(&slot);
+        let is_keen =
+            |l: &&Listener| l.client != client && l.slot.is_some_and(is_running) && !l.is_yielding;
         let keen = || self.on(protocol, port).filter(is_keen);
         let own = || self.on(protocol, port).filter(|l| l.client == client);
         let is_left = |l: &Listener| keen().any(|other| l.is_queue_of(other));
@@ -402,9 +404,10 @@ mod tests {
         assert_eq!(set(1, true), (true, vec![2, 3]));
         assert_eq!(set(2, true), (false, vec![2, 3]));
         assert_eq!(set(1, false), (true, vec![1, 2, 3]));
-        // One that is stopped, as the other is, has nobody in its place.
-        listeners.set_stalled(1, true);
+        // One that is stopped takes nothing over, nor has one in its place if the other is stopped.
         listeners.set_stalled(2, true);
+        assert!(!listeners.set_yielding(ClientId(1), Transport::Udp, 53, true));
+        listeners.set_stalled(1, true);
         assert_eq!(listeners.slots(Transport::Udp, 53), [1, 2, 3]);
         for client in [1, 2] {
             listeners.set_own_queue(ClientId(client), 53, true);

@@ -129,12 +129,7 @@ impl Process {
         }
         if let Some(reason) = self.network.reason_to_connect_in_kernel(socket, remote) {
             self.permit_kernel(socket, Placed::Remote(remote), reason, Errno::ENETUNREACH)?;
-            let bound = socket.cold.lock().bound;
-            // DEVIATION(Linux): the kernel's loopback has no way back to our address. Over IPv6 it
-            // would send a SYN that nobody answers.
-            if reason == Reason::Loopback && bound.is_some_and(|it| self.network.is_own(it.addr)) {
-                return Err(Errno::ENETUNREACH.into());
-            }
+            self.network.check_loopback(socket, reason)?;
             if socket.kind == Kind::Stream
                 && reason == Reason::Loopback
                 && self.is_on_loopback(socket, remote)?

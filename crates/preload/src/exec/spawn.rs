@@ -41,6 +41,9 @@ impl ChildConnections {
         // A number that an action has replaced has a different file.
         let mut replaced: Vec<i32> = Vec::new();
         for (index, action) in all.into_iter().enumerate() {
+            if let Action::Copy { to, .. } | Action::Replace(to) = action {
+                connections.handed.retain(|(_, earlier)| *earlier != to);
+            }
             match action {
                 Action::Copy { from, to } => {
                     if process.is_ours(from)

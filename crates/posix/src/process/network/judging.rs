@@ -53,6 +53,17 @@ impl Network {
         }
     }
 
+    /// Checks a connection by the kernel's loopback.
+    pub(crate) fn check_loopback(&self, socket: &Description, why: Reason) -> Result<(), Errno> {
+        let bound = socket.cold.lock().bound;
+        // DEVIATION(Linux): the loopback has no way back to our address. Over IPv6 the kernel would
+        // send a SYN that nobody answers.
+        match why == Reason::Loopback && bound.is_some_and(|it| self.is_own(it.addr)) {
+            true => Err(Errno::ENETUNREACH),
+            false => Ok(()),
+        }
+    }
+
     /// Reason why a connection to `remote` is the kernel's, if it is.
     pub(crate) fn reason_to_connect_in_kernel(
         &self,
