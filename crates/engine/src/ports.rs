@@ -159,7 +159,9 @@ impl Engine {
             is_v6_only: options.is_v6_only,
             is_reuse_port: options.is_shared,
         };
-        match self.announce(Transport::Udp, &claim, false) {
+        // Datagrams may wait at the keeper since the program's bind, and it hands them over when
+        // it hears of the socket.
+        match self.announce(Transport::Udp, &claim, true) {
             Ok(is_announced) => Ok((id, is_announced)),
             Err(refusal) => {
                 let _ = self.stack.udp_close(id);

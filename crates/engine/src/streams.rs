@@ -68,17 +68,19 @@ impl Engine {
         }
     }
 
-    /// Asks that frames to this port come here, unless they do already.
+    /// Asks that frames to this port come here. Those to a leased port do already; its claim is
+    /// needed only if the socket `is_for_all`, not for one peer: frames of others may be at the
+    /// keeper.
     pub(crate) fn announce(
         &mut self,
         transport: Transport,
         claim: &PortClaim,
-        is_listening: bool,
+        is_for_all: bool,
     ) -> Result<bool, SocketError> {
         let Some(ports) = &self.ports else {
             return Ok(false);
         };
-        if !is_listening && self.is_leased(claim.addr.port()) {
+        if !is_for_all && self.is_leased(claim.addr.port()) {
             return Ok(false);
         }
         ports.listen_on(claim, transport)?;

@@ -339,8 +339,11 @@ impl Net {
         }
     }
 
-    /// The tables name other engines for a port of UDP.
+    /// The tables name other engines for a port of UDP, or an engine to which the port is leased
+    /// has a socket now. That one may have passed datagrams on until then.
     pub fn on_new_datagram_route(&mut self, port: u16, now: u64) {
+        self.effects.send_unread(port, now);
+        self.receive(now);
         self.effects.send_unread(port, now);
     }
 
