@@ -117,9 +117,76 @@ static void as_datagrams(void) {
     NOTE("%.5s", buf);
 }
 
+static int connect_as(int family, int fd, int port) {
+    struct sockaddr_in6 peer = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    inet_pton(AF_INET6, getenv("PEER_IP6"), &peer.sin6_addr);
+    return family == AF_INET ? connect_to(fd, peer_ip(), port)
+                             : connect(fd, (void *)&peer, sizeof peer);
+}
+
+static void echoed(int fd, int len) {
+    SAY(send(fd, buf, len, 0));
+    readable(fd);
+}
+
+/* One datagram a call; what the pipe or the call has no room for is lost. */
+static void from_datagrams(int family) {
+    int ends[2], fd = socket(family, SOCK_DGRAM, 0);
+    NOTE("from datagrams, %s", family == AF_INET ? "IPv4" : "IPv6");
+    memset(buf, 'd', sizeof buf);
+    SAY(pipe(ends));
+    nonblocking(fd);
+    SAY(splice(fd, 0, ends[1], 0, 100, 0));
+    SAY(connect_as(family, fd, 7001));
+    SAY(splice(fd, 0, ends[1], 0, 100, 0));
+    int lens[][2] = {{5, 100}, {5, 5}, {5, 3}, {0, 100}, {1400, 1 << 20}, {9000, 5000}};
+    for (int i = 0; i < 6; i++) {
+        echoed(fd, lens[i][0]);
+        SAY(splice(fd, 0, ends[1], 0, lens[i][1], 0));
+        SAY(splice(fd, 0, ends[1], 0, 100, SPLICE_F_NONBLOCK));
+        if (lens[i][0]) SAY(read(ends[0], buf, sizeof buf));
+    }
+    NOTE("%.3s", buf);
+    echoed(fd, 2);
+    SAY(splice(fd, 0, ends[1], 0, 0, 0));
+    SAY(splice(fd, 0, ends[0], 0, 100, 0));
+    loff_t offset = 0;
+    SAY(splice(fd, &offset, ends[1], 0, 100, 0));
+    SAY(splice(fd, 0, fd, 0, 100, 0));
+    SAY(recv(fd, buf, sizeof buf, 0));
+
+    NOTE("a pipe with little room");
+    SAY(write(ends[1], buf, 65536 - 2 * 4096));
+    echoed(fd, 9000);
+    SAY(splice(fd, 0, ends[1], 0, 1 << 20, 0));
+    SAY(recv(fd, buf, sizeof buf, 0));
+    echoed(fd, 5);
+    SAY(splice(fd, 0, ends[1], 0, 100, SPLICE_F_NONBLOCK));
+    SAY(recv(fd, buf, sizeof buf, 0));
+    close(ends[0]);
+    echoed(fd, 5);
+    SAY(splice(fd, 0, ends[1], 0, 100, 0));
+    SAY(recv(fd, buf, sizeof buf, 0));
+    close(ends[1]);
+
+    NOTE("the end of a wait");
+    SAY(pipe(ends));
+    fcntl(fd, F_SETFL, 0);
+    struct timeval brief = {0, 50000};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &brief, sizeof brief);
+    SAY(splice(fd, 0, ends[1], 0, 100, SPLICE_F_NONBLOCK));
+    echoed(fd, 5);
+    SAY(shutdown(fd, SHUT_RD));
+    SAY(splice(fd, 0, ends[1], 0, 100, 0));
+    SAY(splice(fd, 0, ends[1], 0, 100, 0));
+    close(fd), close(ends[0]), close(ends[1]);
+}
+
 int main(void) {
     from_socket();
     to_socket();
     much();
     as_datagrams();
+    from_datagrams(AF_INET);
+    from_datagrams(AF_INET6);
 }

@@ -23,6 +23,8 @@ const PIPE_SURE: usize = 4096;
 
 const SPLICE_F_NONBLOCK: u32 = 2;
 const SPLICE_F_MORE: u32 = 4;
+/// With SPLICE_F_MOVE and SPLICE_F_GIFT.
+const SPLICE_F_ALL: u32 = 15;
 
 /// Arguments of splice.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +41,9 @@ impl Process {
         if asked.len == 0 {
             return Ok(0);
         }
+        if asked.flags & !SPLICE_F_ALL != 0 {
+            return Err(Errno::EINVAL.into());
+        }
         match (self.table.is_ours(asked.from), self.table.is_ours(asked.to)) {
             (true, false) => self.splice_out(asked),
             (false, true) => self.splice_in(asked),
@@ -49,23 +54,21 @@ impl Process {
 
     /// Moves bytes from a socket into a pipe.
     fn splice_out(&self, asked: Splice) -> Outcome<usize> {
-        let pipe = pipe_at(asked.to)?;
+        let pipe = pipe_at(asked.to, OFlags::WRONLY)?;
         let socket = self.table.socket_of(asked.from)?;
         let stream = match socket.decided() {
+            _ if socket.kind == Kind::Dgram => return self.splice_datagram(pipe, asked),
             Some(Decided::Stream(stream)) => stream,
-            Some(Decided::Foreign(it)) if socket.kind == Kind::Stream => {
+            Some(Decided::Foreign(it)) => {
                 let request = ReadRequest::Some(asked.len as u64);
                 return match self.borrow(&socket, it, request) {
                     Some(divert) => Err(divert),
                     None => self.splice_out(asked),
                 };
             }
-            _ if socket.kind == Kind::Stream => return Err(Errno::ENOTCONN.into()),
-            _ => return Err(Errno::EINVAL.into()),
+            _ => return Err(Errno::ENOTCONN.into()),
         };
-        if !await_pipe(pipe, PollFlags::OUT, is_short(pipe, asked.flags)?)? {
-            return Err(Errno::EAGAIN.into());
-        }
+        await_space(pipe, asked.flags)?;
         let mut buffer = vec![0; asked.len.min(CHUNK)];
         let mut total = 0;
         while total < asked.len {
@@ -88,9 +91,20 @@ impl Process {
         Ok(total)
     }
 
+    /// Moves one datagram into a pipe. The rest of one that is longer than `asked.len` or the
+    /// pipe's room is lost (copy_splice_read()).
+    fn splice_datagram(&self, pipe: Descriptor, asked: Splice) -> Outcome<usize> {
+        await_space(pipe, asked.flags)?;
+        let mut buffer = vec![0; asked.len.min(CHUNK).min(room_of(pipe)?)];
+        let bufs = &mut [IoSliceMut::new(&mut buffer)];
+        // Only the socket's own flag decides whether to wait for it (sock_read_iter()).
+        let got = self.recvmsg(asked.from, bufs, &mut [], 0)?.len;
+        fill(pipe, &buffer[..got])
+    }
+
     /// Moves bytes from a pipe into a socket.
     fn splice_in(&self, asked: Splice) -> Outcome<usize> {
-        let pipe = pipe_at(asked.from)?;
+        let pipe = pipe_at(asked.from, OFlags::RDONLY)?;
         let socket = self.table.socket_of(asked.to)?;
         let is_short = is_short(pipe, asked.flags)?;
         match socket.decided() {
@@ -130,7 +144,7 @@ impl Process {
         };
         let mut total = 0;
         while total < asked.len {
-            if !await_pipe(pipe, PollFlags::IN, is_short || total > 0)? {
+            if !await_bytes(pipe, is_short || total > 0)? {
                 match total {
                     0 => return Err(Errno::EAGAIN.into()),
                     _ => break,
@@ -200,13 +214,17 @@ impl Process {
     }
 }
 
-/// The descriptor of a pipe.
-fn pipe_at(number: i32) -> Result<Descriptor, Errno> {
+/// The descriptor of a pipe that is open for `access`.
+fn pipe_at(number: i32, access: OFlags) -> Result<Descriptor, Errno> {
     let pipe = Descriptor::new(number).ok_or(Errno::EBADF)?;
     let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(pipe.as_fd())?.st_mode);
-    match kind {
-        rustix::fs::FileType::Fifo => Ok(pipe),
-        _ => Err(Errno::EINVAL),
+    if kind != rustix::fs::FileType::Fifo {
+        return Err(Errno::EINVAL);
+    }
+    let mode = rustix::fs::fcntl_getfl(pipe.as_fd())? & OFlags::RWMODE;
+    match mode == access || mode == OFlags::RDWR {
+        true => Ok(pipe),
+        false => Err(Errno::EBADF),
     }
 }
 
@@ -227,9 +245,30 @@ fn looked(pipe: Descriptor, what: PollFlags, is_short: bool) -> Result<PollFlags
     Ok(fds[0].revents())
 }
 
-/// Whether the pipe is ready, or at its end, after a wait if that may be.
-fn await_pipe(pipe: Descriptor, what: PollFlags, is_short: bool) -> Result<bool, Errno> {
-    Ok(!looked(pipe, what, is_short)?.is_empty())
+/// Whether the pipe has bytes, or is at its end, after a wait if that may be.
+fn await_bytes(pipe: Descriptor, is_short: bool) -> Result<bool, Errno> {
+    Ok(!looked(pipe, PollFlags::IN, is_short)?.is_empty())
+}
+
+/// Waits until a pipe has room, if that may be. One without a reader has none (wait_for_space()).
+fn await_space(pipe: Descriptor, flags: u32) -> Outcome<()> {
+    let found = looked(pipe, PollFlags::OUT, is_short(pipe, flags)?)?;
+    if found.contains(PollFlags::ERR) {
+        return Err(Divert::Pipe);
+    }
+    match found.is_empty() {
+        true => Err(Errno::EAGAIN.into()),
+        false => Ok(()),
+    }
+}
+
+/// Bytes that the pages fit that a pipe has free, at least one.
+fn room_of(pipe: Descriptor) -> Result<usize, Errno> {
+    let page = rustix::param::page_size();
+    let size = rustix::pipe::fcntl_getpipe_size(pipe.as_fd())?;
+    let used = usize::try_from(rustix::io::ioctl_fionread(pipe.as_fd())?).unwrap_or(usize::MAX);
+    let free = (size / page).saturating_sub(used.div_ceil(page));
+    Ok(free.max(1) * page)
 }
 
 /// Puts bytes into a pipe as far as it has room.
@@ -253,7 +292,7 @@ fn fill(pipe: Descriptor, bytes: &[u8]) -> Result<usize, Divert> {
 
 /// Takes the bytes that a pipe has now.
 fn take(pipe: Descriptor, buffer: &mut [u8], is_short: bool) -> Result<usize, Errno> {
-    match await_pipe(pipe, PollFlags::IN, is_short)? {
+    match await_bytes(pipe, is_short)? {
         true => Ok(rustix::io::read(pipe.as_fd(), buffer)?),
         false => Err(Errno::EAGAIN),
     }
