@@ -19,6 +19,7 @@
  *          silent waits for EOF
  *          bye    closes at once
  *          count  counts bytes until the end or an error, says the count to the asker
+ *          ends   the same; says which of the two it was, too
  *          udp    sends the datagram "ping" there
  *          flows  sends it 40 datagrams "number 0" and so on, each from a socket of its own
  *          asks   the same; says to the asker how many of the sockets got their datagram back
@@ -188,12 +189,13 @@ static void connect_back(int fd) {
         send_all(fd, "connected\n", 10);
         if (what[0] == 'l') usleep(300000), send_all(out, "late\n", 5);
         while (read(out, buf, sizeof buf) > 0) {}
-    } else if (!strcmp(what, "count")) {
+    } else if (!strcmp(what, "count") || !strcmp(what, "ends")) {
         unsigned long total = 0;
         ssize_t n;
         send_all(fd, "connected\n", 10);
         while ((n = read(out, buf, sizeof buf)) > 0) total += n;
-        send_all(fd, buf, sprintf(buf, "%lu\n", total));
+        const char *end = what[0] == 'c' ? "" : n ? ", then a reset" : ", then the end";
+        send_all(fd, buf, sprintf(buf, "%lu%s\n", total, end));
     } else if (!strcmp(what, "bye")) {
         send_all(fd, "connected\n", 10);
     } else if (!strcmp(what, "reset") || !strcmp(what, "rst") || !strcmp(what, "finrst")) {

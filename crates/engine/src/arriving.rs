@@ -372,6 +372,7 @@ impl Engine {
             Some(SocketOption::RtoMax(options.rto_max_ms)),
             Some(SocketOption::AckDelayMax(options.ack_delay_max_us)),
             Some(SocketOption::Linear(options.is_linear)),
+            Some(SocketOption::ResetsAtEnd(options.resets_at_end)),
             Some(SocketOption::HopsMin(options.hops_min)),
             Some(SocketOption::HopsMinV6(options.hops_min_v6)),
             Some(SocketOption::MaxPacingRate(options.max_pacing_rate)),

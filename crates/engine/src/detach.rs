@@ -106,9 +106,19 @@ impl Engine {
             let unread = self.has_unread(owner);
             let mode = match self.is_unaccepted(owner) {
                 true => CloseMode::Pass,
-                false => mode,
+                false if self.is_lent(owner) => mode,
+                false => self.end_mode(owner, mode),
             };
             self.on_close(now, owner, mode, unread);
+        }
+    }
+
+    /// Returns how a connection ends with the last program that has it: by a reset if that is
+    /// chosen, else in this way.
+    pub(crate) fn end_mode(&mut self, owner: Owner, mode: CloseMode) -> CloseMode {
+        match self.env.socket(owner).map(|socket| socket.role) {
+            Some(Role::Stream(conn)) if self.stack.tcp_resets_at_end(conn) => CloseMode::Abort,
+            _ => mode,
         }
     }
 

@@ -29,6 +29,11 @@ impl Engine {
         lent
     }
 
+    /// Returns whether another process may go on with a connection.
+    pub(crate) fn is_lent(&mut self, owner: Owner) -> bool {
+        self.left_of(owner).is_some()
+    }
+
     fn left_of(&mut self, owner: Owner) -> Option<LeftConnection> {
         let client = self.env.client(owner.client)?;
         let (socket, end) = client.find(owner.sock)?;
@@ -59,7 +64,8 @@ impl Engine {
                 Some(left) if !is_over(left.loan.user()) => others_wait = true,
                 _ => {
                     let unread = self.has_unread(owner);
-                    self.on_close(now, owner, CloseMode::Orderly, unread);
+                    let mode = self.end_mode(owner, CloseMode::Orderly);
+                    self.on_close(now, owner, mode, unread);
                     self.env.offers.retain(|_, (of, _)| *of != owner);
                 }
             }

@@ -47,7 +47,7 @@ impl Engine {
             Role::Stream(conn) => {
                 let mut fx = Fx::new(&mut self.env, &mut *self.device);
                 self.stack.tcp_set_option(now, conn, option, &mut fx)?;
-                if option.chooses_way() {
+                if option.outlives_program() {
                     self.describe(conn);
                 }
             }

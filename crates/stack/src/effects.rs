@@ -247,6 +247,8 @@ pub struct ConnectionOrigin {
     /// Type of service or traffic class, and time to live or hop limit.
     pub tos: u8,
     pub ttl: u8,
+    /// The program's end resets it (SO_LINGER).
+    pub resets_at_end: bool,
 }
 
 impl ConnectionOrigin {
@@ -261,7 +263,11 @@ impl ConnectionOrigin {
     pub const fn way(&self) -> [u64; 2] {
         let [ways, class] = self.choice.to_words();
         let ttl = self.ttl ^ DEFAULT_TTL;
-        [ways, class | (self.tos as u64) << 8 | (ttl as u64) << 16]
+        let end = (self.resets_at_end as u64) << 24;
+        [
+            ways,
+            class | (self.tos as u64) << 8 | (ttl as u64) << 16 | end,
+        ]
     }
 
     /// An origin from both; any words are possible.
@@ -273,6 +279,7 @@ impl ConnectionOrigin {
             choice: Choice::of_words(way),
             tos: (way[1] >> 8) as u8,
             ttl: (way[1] >> 16) as u8 ^ DEFAULT_TTL,
+            resets_at_end: way[1] >> 24 & 1 != 0,
         }
     }
 }

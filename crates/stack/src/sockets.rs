@@ -154,6 +154,11 @@ impl Stack {
         self.tcp.close(now, conn, mode, unread, &mut cx!(self), fx);
     }
 
+    /// Returns whether the end of the connection's program resets it (SO_LINGER).
+    pub fn tcp_resets_at_end(&self, conn: ConnId) -> bool {
+        self.tcp.resets_at_end(conn)
+    }
+
     pub fn tcp_set_option(
         &mut self,
         now: Instant,

@@ -85,9 +85,9 @@ macro_rules! options {
 }
 
 impl SocketOption {
-    /// Returns whether it says by which way, and with which type of service and hop limit, the
-    /// packets of a connection go.
-    pub const fn chooses_way(&self) -> bool {
+    /// Returns whether the keeper has to know it to end a killed program's connection: the way, the
+    /// type of service and the hop limit of its packets, and whether they are to be a reset.
+    pub const fn outlives_program(&self) -> bool {
         matches!(
             self,
             SocketOption::Mark(_)
@@ -98,6 +98,7 @@ impl SocketOption {
                 | SocketOption::TosV6(_)
                 | SocketOption::Ttl(_)
                 | SocketOption::TtlV6(_)
+                | SocketOption::ResetsAtEnd(_)
         )
     }
 }
@@ -208,6 +209,8 @@ options! {
     /// The kernel's part of a datagram socket has gone to another program, too: what is unread when
     /// this one closes it is that program's.
     51 LeavesUnread(bool) => leaves_unread: bool;
+    /// A connection is reset when its program ends (SO_LINGER with zero time).
+    52 ResetsAtEnd(bool) => resets_at_end: bool;
 }
 
 #[cfg(test)]

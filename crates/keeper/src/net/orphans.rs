@@ -10,7 +10,7 @@ use slipstack_channel::control::TimeWaitEntry;
 use slipstack_device::{Flow, Transport};
 use slipstack_engine::time_wait_of;
 use slipstack_mem::Region;
-use slipstack_stack::{CloseMode, ConnectionImage, Instant, SocketError};
+use slipstack_stack::{CloseMode, ConnId, ConnectionImage, Instant, SocketError};
 
 use super::Net;
 use super::flows::find_flow;
@@ -90,6 +90,27 @@ impl Net {
         carried
     }
 
+    /// Sends what a killed program had written just before, as far as the first window goes, and a
+    /// reset. That is not the last one: the numbers are not known for certain.
+    pub(super) fn send_before_reset(
+        &mut self,
+        image: HandoverImage,
+        connection: &ConnectionImage,
+        region: &Region,
+        key: RegionKey,
+        now: u64,
+    ) {
+        let record = |_: &mut Orphans, _| None;
+        let Some((conn, _)) = self.take_in(image, connection, region, key, record, now) else {
+            return;
+        };
+        let (now, mode) = (Instant(now), CloseMode::Abort);
+        self.stack.tcp_push(now, conn, &mut self.effects);
+        self.stack
+            .tcp_close(now, conn, mode, false, &mut self.effects);
+        self.effects.orphan_table.drop_released();
+    }
+
     fn carry(
         &mut self,
         image: HandoverImage,
@@ -99,6 +120,26 @@ impl Net {
         record: impl FnOnce(&mut Orphans, [u64; 3]) -> Option<Record>,
         now: u64,
     ) -> Option<Flow> {
+        let (conn, flow) = self.take_in(image, connection, region, key, record, now)?;
+        self.stack.tcp_close(
+            Instant(now),
+            conn,
+            CloseMode::Orderly,
+            false,
+            &mut self.effects,
+        );
+        Some(flow)
+    }
+
+    fn take_in(
+        &mut self,
+        image: HandoverImage,
+        connection: &ConnectionImage,
+        region: &Region,
+        key: RegionKey,
+        record: impl FnOnce(&mut Orphans, [u64; 3]) -> Option<Record>,
+        now: u64,
+    ) -> Option<(ConnId, Flow)> {
         let (local, remote) = connection.endpoints()?;
         let (stack, effects) = (&mut self.stack, &mut self.effects);
         let Ok(conn) = stack.tcp_adopt(Instant(now), connection, effects) else {
@@ -119,14 +160,7 @@ impl Net {
             flow,
         };
         orphan_table.take_in(conn, orphan);
-        self.stack.tcp_close(
-            Instant(now),
-            conn,
-            CloseMode::Orderly,
-            false,
-            &mut self.effects,
-        );
-        Some(flow)
+        Some((conn, flow))
     }
 
     /// Notes the connection of a frame that was processed.
@@ -170,6 +204,9 @@ impl Net {
 
     /// Returns regions whose last connection has been completed since the last call.
     pub fn take_settled(&mut self) -> Vec<RegionKey> {
-        std::mem::take(&mut self.effects.orphan_table.settled)
+        let orphan_table = &mut self.effects.orphan_table;
+        let mut settled = std::mem::take(&mut orphan_table.settled);
+        settled.retain(|key| !orphan_table.regions.contains_key(key));
+        settled
     }
 }

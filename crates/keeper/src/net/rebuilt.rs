@@ -21,7 +21,7 @@ const BYTES_MAX: usize = 1024 * 1024;
 
 impl Net {
     /// Continues a connection from a killed program's region. Returns `None` if it has to be reset
-    /// because its program had not read everything.
+    /// because its program had not read everything, or had chosen that.
     pub fn adopt_killed(
         &mut self,
         (entry, left): (&FlowEntry, LeftConnection),
@@ -35,6 +35,10 @@ impl Net {
         let image = image_of(entry, &entry.opened?, &left);
         let mut bytes = left.unsent;
         bytes.stack = image.to_bytes().to_vec();
+        if image.resets_at_end() {
+            self.send_before_reset(bytes, &image, region, key, now);
+            return None;
+        }
         self.adopt(bytes, region, key, now)
     }
 

@@ -1,6 +1,7 @@
 //! Bounds that the program sets for one connection: of its timers (TCP_RTO_MIN_US, TCP_RTO_MAX_MS,
 //! TCP_DELACK_MAX_US, TCP_THIN_LINEAR_TIMEOUTS), and of the hop limit of its peer's packets
-//! (IP_MINTTL, IPV6_MINHOPCOUNT); and the size of its own (IP_MTU_DISCOVER, IPV6_MTU_DISCOVER).
+//! (IP_MINTTL, IPV6_MINHOPCOUNT); the size of its own (IP_MTU_DISCOVER, IPV6_MTU_DISCOVER); and
+//! whether the program's end resets it (SO_LINGER).
 //!
 //! RFC 5082 3: packets of a neighbour arrive with the hop limit 255, those from farther away with
 //! less.
@@ -25,6 +26,8 @@ pub struct Bounds {
     /// The first timeouts of a connection with few segments in flight are equally long.
     pub is_linear: bool,
     pub mtu_discovery: MtuDiscovery,
+    /// The program's end resets the connection.
+    pub resets_at_end: bool,
 }
 
 impl Bounds {
@@ -44,6 +47,7 @@ impl Bounds {
             } else {
                 options.mtu_discovery_v6
             },
+            resets_at_end: options.resets_at_end,
         }
     }
 

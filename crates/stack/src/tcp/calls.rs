@@ -444,6 +444,12 @@ impl Tcp {
         Ok(())
     }
 
+    /// Returns whether the end of the connection's program resets it.
+    pub fn resets_at_end(&self, id: ConnId) -> bool {
+        let conn = self.conns.find(id.index, id.generation);
+        conn.is_some_and(|conn| conn.bounds().resets_at_end)
+    }
+
     pub fn info(
         &self,
         id: ConnId,

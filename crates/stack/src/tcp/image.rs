@@ -67,6 +67,11 @@ impl ConnectionImage {
         Fields::read(&self.bytes).map_or(0, |fields| fields.choice_link)
     }
 
+    /// Returns whether the end of the connection's program resets it.
+    pub fn resets_at_end(&self) -> bool {
+        Fields::read(&self.bytes).is_some_and(|fields| fields.resets_at_end())
+    }
+
     /// Returns the image without the ranges received out of order, for callers that cannot pass
     /// their bytes on: the peer sends them again (RFC 2018 8).
     pub fn without_ranges(&self) -> ConnectionImage {

@@ -167,6 +167,7 @@ pub fn change(
         SocketOption::RtoMax(ms) => conn.change_bounds(|it| it.rto_max_ms = ms),
         SocketOption::AckDelayMax(us) => conn.change_bounds(|it| it.ack_delay_max_us = us),
         SocketOption::Linear(on) => conn.change_bounds(|it| it.is_linear = on),
+        SocketOption::ResetsAtEnd(on) => conn.change_bounds(|it| it.resets_at_end = on),
         SocketOption::HopsMin(hops) => set_hops_min(conn, hops, true),
         SocketOption::HopsMinV6(hops) => set_hops_min(conn, hops, false),
         SocketOption::MtuDiscovery(way) => set_mtu_discovery(conn, way, true),

@@ -33,6 +33,7 @@ fn options_come_back_as_they_were() {
         SocketOption::PortRange(ports),
         SocketOption::MtuDiscovery(MtuDiscovery::Omit),
         SocketOption::Multicast(group),
+        SocketOption::ResetsAtEnd(true),
     ] {
         let (number, words) = option.encode();
         assert_eq!(SocketOption::decode(number, words), Some(option));

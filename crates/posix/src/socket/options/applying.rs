@@ -57,9 +57,9 @@ pub(crate) fn set_on_stream(
         if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CORK) {
             stream.attachment().after_push(kernel, socket.id);
         }
-        // Before anything more is written: if this process is killed, that goes this way. A thread
-        // that drives the engine just now sees to it a moment later.
-        if option.chooses_way() {
+        // Before anything more is written: if this process is killed, that goes this way, or is
+        // reset. A thread that drives the engine just now sees to it a moment later.
+        if option.outlives_program() {
             stream.attachment().commands();
         }
     }

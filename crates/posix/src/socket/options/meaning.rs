@@ -49,6 +49,10 @@ impl Options {
                 let seconds = u64::try_from(int()?).ok();
                 SocketOption::Linger2(seconds.map(Duration::from_secs))
             }
+            (libc::SOL_SOCKET, libc::SO_LINGER) => {
+                let seconds = linger_of(self.bytes(level, name)?);
+                SocketOption::ResetsAtEnd(seconds == Some(0))
+            }
             (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) => {
                 SocketOption::DeferAccept(timeouts(int()?))
             }
@@ -181,6 +185,14 @@ impl Options {
             probes: seconds(libc::TCP_KEEPCNT).min(127) as u8,
         })
     }
+}
+
+/// Returns the seconds of SO_LINGER; `None` if it is off.
+pub(crate) fn linger_of(value: &[u8]) -> Option<u32> {
+    let on = int_of(value).unwrap_or(0);
+    let seconds = value.get(4..).and_then(int_of).unwrap_or(0);
+    // sk_setsockopt(): a negative time is a very long one.
+    (on != 0).then_some(seconds.cast_unsigned())
 }
 
 /// secs_to_retrans(): how often a SYN-ACK's timer runs out within so many seconds.

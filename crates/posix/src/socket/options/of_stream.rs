@@ -3,7 +3,7 @@
 use crate::socket::Stream;
 use crate::socket::ancillary::RequestedControl;
 use crate::socket::options::Options;
-use crate::socket::options::record::int_of;
+use crate::socket::options::meaning::linger_of;
 
 impl Stream {
     /// Applies all that have been recorded before there was a connection.
@@ -20,10 +20,7 @@ impl Stream {
         let Some(bytes) = options.bytes(libc::SOL_SOCKET, libc::SO_LINGER) else {
             return;
         };
-        let on = int_of(bytes).unwrap_or(0);
-        let seconds = bytes.get(4..).and_then(int_of).unwrap_or(0);
-        // sk_setsockopt(): a negative time is a very long one.
-        *self.linger.lock() = (on != 0).then_some(seconds.cast_unsigned());
+        *self.linger.lock() = linger_of(bytes);
     }
 
     /// SO_OOBINLINE.

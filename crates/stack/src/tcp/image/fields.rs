@@ -89,6 +89,7 @@ pub(super) const LINEAR: u32 = 32_768;
 /// Place of [`MtuDiscovery`]'s code among the flags, and its bits.
 const DISCOVERY_AT: u32 = 16;
 const DISCOVERY: u32 = 7;
+const RESETS_AT_END: u32 = 1 << 19;
 
 /// One list of fields for reading and writing.
 macro_rules! each_field {
@@ -202,12 +203,17 @@ impl Fields {
             hops_min: self.hops_min,
             is_linear: self.flags & LINEAR != 0,
             mtu_discovery: self.mtu_discovery().unwrap_or_default(),
+            resets_at_end: self.resets_at_end(),
         }
     }
 
     /// Returns `None` if the code stands for nothing.
     pub(super) fn mtu_discovery(&self) -> Option<MtuDiscovery> {
         MtuDiscovery::from_code((self.flags >> DISCOVERY_AT & DISCOVERY) as u8)
+    }
+
+    pub fn resets_at_end(&self) -> bool {
+        self.flags & RESETS_AT_END != 0
     }
 
     pub fn set_bounds(&mut self, bounds: Bounds) {
@@ -218,8 +224,10 @@ impl Fields {
             hops_min,
             is_linear,
             mtu_discovery,
+            resets_at_end,
         } = bounds;
         self.flags |= LINEAR * u32::from(is_linear);
+        self.flags |= RESETS_AT_END * u32::from(resets_at_end);
         self.flags |= u32::from(mtu_discovery.code()) << DISCOVERY_AT;
         (self.rto_min_us, self.rto_max_ms) = (rto_min_us, rto_max_ms);
         (self.ack_delay_max_us, self.hops_min) = (ack_delay_max_us, hops_min);

@@ -74,6 +74,7 @@ impl ConnectionOrigin {
             choice: choices.find(conn.choice),
             tos: opts.tos,
             ttl: opts.ttl,
+            resets_at_end: conn.bounds().resets_at_end,
         })
     }
 }
@@ -112,7 +113,10 @@ impl ConnectionImage {
         };
         let mut fields = Fields::empty(key, phase);
         fields.flags = origin.terms as u32 & SETTLED | BUFFER_FIXED | REBUILT;
-        fields.set_bounds(Bounds::default());
+        fields.set_bounds(Bounds {
+            resets_at_end: origin.resets_at_end,
+            ..Bounds::default()
+        });
         fields.set_choice(origin.choice);
         (fields.iss, fields.irs) = ((origin.numbers >> 32) as u32, origin.numbers as u32);
         fields.ts_offset = (origin.timestamps >> 32) as u32;

@@ -124,6 +124,7 @@ fn its_packets_go_the_way_that_the_program_had_chosen() {
         SocketOption::Mark(0x8000_0001),
         SocketOption::Table(9),
         SocketOption::Link(1),
+        SocketOption::ResetsAtEnd(true),
     ] {
         world
             .stack
@@ -139,12 +140,14 @@ fn its_packets_go_the_way_that_the_program_had_chosen() {
         class: 3,
     };
     assert_eq!((chosen.choice, chosen.tos, chosen.ttl), (choice, 0x10, 255));
+    assert!(chosen.resets_at_end);
     let again = ConnectionOrigin::of_words(chosen.words(), chosen.way());
     assert_eq!((again, again.words()), (chosen, plain.words()));
     world.write(3_000);
     let mut world = rebuilt(&world, progress(0, 3_000, 0));
     let heir = world.stack.tcp_origin(world.conn.unwrap()).unwrap();
     assert_eq!(heir.way(), chosen.way());
+    assert!(world.stack.tcp_resets_at_end(world.conn.unwrap()));
     assert!(!world.take_sent().is_empty());
 }
 

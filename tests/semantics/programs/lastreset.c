@@ -1,0 +1,116 @@
+/* SO_LINGER without a time: the end of the last program that has the connection resets it, as a
+ * close does. */
+#include "t.h"
+
+enum { ROUNDS = 10, LEN = 1000 };
+static char data[LEN];
+
+static void set_linger(int fd, int on, int seconds) {
+    struct linger linger = {on, seconds};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+}
+
+static void by_close(int fd) { close(fd); }
+static void by_exit(int fd) { exit(0); }
+static void by_exit_at_once(int fd) { _exit(0); }
+static void by_signal(int fd) { kill(getpid(), SIGKILL); }
+static void by_term(int fd) {
+    signal(SIGTERM, SIG_DFL);
+    raise(SIGTERM);
+}
+static void by_exec(int fd) {
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    execl("/bin/true", "true", (char *)0);
+}
+static void after_change(int fd) {
+    set_linger(fd, 1, 5);
+    _exit(0);
+}
+static void after_switch_off(int fd) {
+    set_linger(fd, 0, 0);
+    kill(getpid(), SIGKILL);
+}
+static void by_later_signal(int fd) {
+    sleep_ms(20);
+    kill(getpid(), SIGKILL);
+}
+/* The child has it, too, and goes on with it. */
+static void with_child(int fd) {
+    if (fork()) sleep_ms(50), _exit(0);
+    sleep_ms(150);
+    send(fd, data, LEN, 0);
+    _exit(0);
+}
+
+/* A child that has accepted a connection of the peer's sends something and ends. */
+static void once(int port, const char *what, int is_inherited, void (*end)(int), char *line) {
+    int ready[2], go[2];
+    char byte;
+    pipe(ready), pipe(go);
+    pid_t pid = fork();
+    if (!pid) {
+        int listening = strchr(what, ':') ? socket(AF_INET6, SOCK_STREAM, 0) : -1, one = 1;
+        struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+        if (listening < 0) listening = listener(port);
+        else {
+            setsockopt(listening, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+            bind(listening, (void *)&any, sizeof any), listen(listening, 16);
+        }
+        if (is_inherited) set_linger(listening, 1, 0);
+        write(ready[1], "x", 1);
+        int fd = accept(listening, 0, 0);
+        close(listening), close(ready[0]), close(ready[1]), close(go[1]);
+        if (!is_inherited) set_linger(fd, 1, 0);
+        /* A connect() of the peer's that has not returned would tell of the reset itself. */
+        read(go[0], &byte, 1), close(go[0]);
+        send(fd, data, LEN, 0);
+        end(fd);
+        _exit(0);
+    }
+    close(ready[1]), close(go[0]);
+    read(ready[0], &byte, 1), close(ready[0]);
+    int asked = ask_peer(port, what);
+    memset(line, 0, 64);
+    read_all(asked, line, 10);
+    write(go[1], "x", 1), close(go[1]);
+    memset(line, 0, 64);
+    read_all(asked, line, 63);
+    line[strcspn(line, "\n")] = 0;
+    close(asked);
+    waitpid(pid, 0, 0);
+}
+
+/* The answers of several rounds, each with its number. */
+static void many(const char *name, const char *what, int is_inherited, void (*end)(int)) {
+    static int port = 8550;
+    char first[64] = "", line[64];
+    int same = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        once(port++, what, is_inherited, end, line);
+        if (!i) strcpy(first, line);
+        if (strcmp(first, line)) NOTE("%s: %s", name, line);
+        else same++;
+    }
+    NOTE("%s: %s, %d of %d", name, first, same, ROUNDS);
+}
+
+int main(void) {
+    char six[64];
+    snprintf(six, sizeof six, "ends %s", getenv("OWN_IP6"));
+    for (int i = 0; i < 2; i++) {
+        const char *what = i ? six : "ends";
+        NOTE("over IPv%d", i ? 6 : 4);
+        many("close", what, 0, by_close);
+        many("exit", what, 0, by_exit);
+        many("_exit", what, 0, by_exit_at_once);
+        many("SIGTERM", what, 0, by_term);
+        many("SIGKILL", what, 0, by_signal);
+        many("SIGKILL later", what, 0, by_later_signal);
+        many("exec", what, 0, by_exec);
+    }
+    many("_exit, set on the listener", "ends", 1, by_exit_at_once);
+    many("SIGKILL, set on the listener", "ends", 1, by_signal);
+    many("_exit with a time", "ends", 0, after_change);
+    many("SIGKILL, switched off again", "ends", 0, after_switch_off);
+    many("a child goes on", "ends", 0, with_child);
+}
