@@ -106,6 +106,35 @@ def two_programs_listen_on_one_port_at_two_addresses(world):
                 assert sock.recv(64).decode() == address
 
 
+@test(modes=("inprocess",))
+def nobody_has_a_datagram_port_at_a_third_address_while_two_programs_have_it_at_others(world):
+    addresses = [world.address, "10.77.0.9", "10.77.0.10"]
+    all_three = [word for address in addresses for word in ("--ip", f"{address}/24")]
+    world.device_options = lambda: ["--if", "eth1", *all_three]
+    *served, closed = addresses
+    for address in served:
+        world.stack("/usr/bin/python3", "-c", UDP_ECHO, address, PORT)
+
+    def answer(address):
+        with world.at_peer():
+            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with sock:
+            sock.settimeout(1)
+            sock.connect((address, PORT))
+            try:
+                sock.send(b"question")
+                return sock.recv(64)
+            except OSError as error:
+                return type(error)
+
+    for address in served:
+        until(lambda address=address: answer(address) == b"question", 10, "it is served")
+    assert answer(closed) is ConnectionRefusedError
+    asker = world.stack("/usr/bin/python3", "-c", UDP_ASKER, closed, PORT)
+    assert asker.finish() == "ECONNREFUSED\n"
+    assert [answer(address) for address in served] == [b"question"] * 2
+
+
 @test
 def a_child_that_confines_itself_uses_its_connection(world):
     """As sshd's and vsftpd's do: no further descriptor, and only some system calls."""
@@ -127,6 +156,17 @@ def a_child_that_confines_itself_uses_its_connection(world):
         assert "signal" not in server.output(), server.output()
 
 
+UDP_ASKER = """
+import errno, socket, sys
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.settimeout(1)
+sock.connect((sys.argv[1], int(sys.argv[2])))
+try:
+    sock.send(b"question")
+    print(sock.recv(64))
+except OSError as error:
+    print(errno.errorcode.get(error.errno, error))
+"""
 UDP_ECHO = """
 import socket, sys
 sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

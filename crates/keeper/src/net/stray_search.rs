@@ -29,6 +29,16 @@ enum Verdict {
     Answer,
 }
 
+/// The outcome of handing a datagram from one engine of its port to the next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Offer {
+    /// No engine has refused it, or there is no other one.
+    Unneeded,
+    Made,
+    /// All engines have refused it.
+    Refused,
+}
+
 impl NetEffects {
     /// The slot that gets new connections of a flow; 0: none.
     pub(super) fn find_route(&self, flow: &Flow) -> u16 {
@@ -191,10 +201,15 @@ impl NetEffects {
         };
         let link = Ends::new([0; 6], self.mac);
         let first = (slot, coming.origin);
-        if !is_to_group && self.offer_datagram(datagram, &flow, first, coming.now) {
+        let offer = match is_to_group {
+            true => Offer::Unneeded,
+            false => self.offer_datagram(datagram, &flow, first, coming.now),
+        };
+        if offer == Offer::Made {
             return true;
         }
-        if slot != 0 && coming.origin != Some(slot) && self.strays.has_engine(slot) {
+        let is_asked = offer == Offer::Refused || coming.origin == Some(slot);
+        if slot != 0 && !is_asked && self.strays.has_engine(slot) {
             for frame in datagram_frames(datagram, link) {
                 let (link, frame) = (datagram.link, &frame);
                 self.inboxes
@@ -221,20 +236,20 @@ impl NetEffects {
     }
 
     /// Hands a datagram that an engine has no socket for to the next engine of its port: programs
-    /// may have it at different addresses. Returns `false` if none is left.
+    /// may have it at different addresses.
     fn offer_datagram(
         &mut self,
         datagram: &DatagramIn<'_>,
         flow: &Flow,
         (first, origin): (u16, Option<u16>),
         now: u64,
-    ) -> bool {
+    ) -> Offer {
         if origin.is_none() || !self.is_shared(flow) {
-            return false;
+            return Offer::Unneeded;
         }
         let frames: Vec<_> = datagram_frames(datagram, Ends::new([0; 6], self.mac)).collect();
         let Some(whole) = frames.first() else {
-            return false;
+            return Offer::Refused;
         };
         let asked = Asked {
             first,
@@ -244,14 +259,14 @@ impl NetEffects {
             waits: 0,
         };
         let Next::Slot(slot) = self.strays.next(*flow, whole, asked, now) else {
-            return false;
+            return Offer::Refused;
         };
         for frame in &frames {
             let link = datagram.link;
             self.inboxes
                 .post(slot, &InboxMessage::Frame { link, frame });
         }
-        true
+        Offer::Made
     }
 
     /// Returns whether several engines serve the port.
