@@ -1,7 +1,7 @@
 //! Dispatch of the commands of programs.
 
 use slipstack_channel::{
-    Coded, Command, Everyday, Reply, SockId, SocketError, State, Ticket, Transport,
+    CloseMode, Coded, Command, Everyday, Reply, SockId, SocketError, State, Ticket, Transport,
 };
 use slipstack_stack::{Instant, UdpOptions};
 
@@ -47,6 +47,9 @@ impl Engine {
                 Some(Everyday::Send { sock }) => self.on_send(now, of(sock)),
                 Some(Everyday::Consumed { sock }) => self.on_consumed(now, of(sock)),
                 Some(Everyday::Close { sock, mode, unread }) => {
+                    if mode == CloseMode::Abort || unread {
+                        self.send_before_reset(now, of(sock));
+                    }
                     self.on_close(now, of(sock), mode, unread);
                 }
                 None => self.on_command(now, id, &coded),

@@ -93,6 +93,9 @@ impl Engine {
         mode: CloseMode,
         kept: &HashSet<SockId>,
     ) {
+        if mode == CloseMode::Orderly {
+            self.send_before_resets(now, id, kept);
+        }
         let Some(client) = self.env.client(id) else {
             return;
         };
@@ -110,6 +113,19 @@ impl Engine {
                 false => self.end_mode(owner, mode),
             };
             self.on_close(now, owner, mode, unread);
+        }
+    }
+
+    /// Sends what a client has written to those of its connections that are reset now. New ones may
+    /// open meanwhile.
+    fn send_before_resets(&mut self, now: Instant, id: ClientId, kept: &HashSet<SockId>) {
+        let socks = self.env.client(id).map_or_else(Vec::new, |it| it.sockets());
+        for sock in socks.into_iter().filter(|sock| !kept.contains(sock)) {
+            let owner = Owner { client: id, sock };
+            let mode = self.end_mode(owner, CloseMode::Orderly);
+            if mode == CloseMode::Abort && !self.is_lent(owner) {
+                self.send_before_reset(now, owner);
+            }
         }
     }
 

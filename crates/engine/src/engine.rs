@@ -290,7 +290,7 @@ impl Engine {
         self.full_turns.is_multiple_of(FULL_TURNS_MAX)
     }
 
-    fn receive(&mut self, now: Instant) -> usize {
+    pub(crate) fn receive(&mut self, now: Instant) -> usize {
         let Engine {
             stack, device, env, ..
         } = self;

@@ -141,6 +141,11 @@ impl Stack {
         self.tcp.push(now, conn, &mut cx!(self), fx)
     }
 
+    /// Returns how many written bytes of a connection have not been sent.
+    pub fn tcp_unsent(&self, conn: ConnId) -> u64 {
+        self.tcp.unsent(conn)
+    }
+
     /// Closes the program's side. `unread`: its unread bytes are dropped, which the peer learns by
     /// a reset (RFC 2525 2.17). `Event::Released` reports that the send ring is free.
     pub fn tcp_close(

@@ -36,6 +36,24 @@ static int to_ourselves(int listening) {
     return is_right;
 }
 
+/* More than the first window: the peer's acknowledgements arrive while it is sent. */
+static int much_to_peer(int listening) {
+    static char much[20000];
+    char line[64] = "", what[64] = "ends";
+    struct sockaddr_in6 own;
+    socklen_t len = sizeof own;
+    getsockname(listening, (void *)&own, &len);
+    if (own.sin6_family == AF_INET6) snprintf(what, sizeof what, "ends %s", getenv("OWN_IP6"));
+    int asked = ask_peer(ntohs(own.sin6_port), what), fd = accept(listening, 0, 0);
+    read_all(asked, line, 10);
+    memset(line, 0, sizeof line);
+    send(fd, much, sizeof much, 0);
+    abandon(fd);
+    read_all(asked, line, sizeof line - 1);
+    close(asked);
+    return !strcmp(line, "20000, then a reset\n");
+}
+
 /* Between two processes. */
 static int to_child(int listening) {
     pid_t pid = fork();
@@ -56,15 +74,28 @@ static int to_child(int listening) {
 }
 
 
-static void many(const char *what, int port, int (*one)(int)) {
-    int right = 0, listening = listener(port);
+static void many_at(const char *what, int listening, int (*one)(int)) {
+    int right = 0;
     for (int i = 0; i < ROUNDS; i++) right += one(listening);
     NOTE("%s: %d of %d", what, right, ROUNDS);
     close(listening);
+}
+
+static void many(const char *what, int port, int (*one)(int)) {
+    many_at(what, listener(port), one);
+}
+
+static int listener6(int port) {
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    bind(fd, (void *)&any, sizeof any), listen(fd, 16);
+    return fd;
 }
 
 int main(void) {
     many("to the peer", 8541, to_peer);
     many("to ourselves", 8542, to_ourselves);
     many("to another process", 8543, to_child);
+    many("20,000 bytes to the peer", 8544, much_to_peer);
+    many_at("20,000 bytes to the peer over IPv6", listener6(8545), much_to_peer);
 }

@@ -444,10 +444,11 @@ impl Tcp {
         Ok(())
     }
 
-    /// Returns whether the end of the connection's program resets it.
-    pub fn resets_at_end(&self, id: ConnId) -> bool {
+    /// Returns how many written bytes have not been sent.
+    pub fn unsent(&self, id: ConnId) -> u64 {
         let conn = self.conns.find(id.index, id.generation);
-        conn.is_some_and(|conn| conn.bounds().resets_at_end)
+        let conn = conn.filter(|conn| conn.phase.is_synchronized());
+        conn.map_or(0, |conn| conn.snd.written.saturating_sub(conn.snd.nxt))
     }
 
     pub fn info(

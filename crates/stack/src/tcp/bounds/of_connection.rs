@@ -2,6 +2,7 @@
 
 use super::Bounds;
 use crate::config::TcpConfig;
+use crate::ids::ConnId;
 use crate::tcp::Tcp;
 use crate::tcp::connection::Connection;
 use crate::tcp::latest::Latest;
@@ -70,6 +71,12 @@ impl Connection {
 }
 
 impl Tcp {
+    /// Returns whether the end of the connection's program resets it.
+    pub fn resets_at_end(&self, id: ConnId) -> bool {
+        let conn = self.conns.find(id.index, id.generation);
+        conn.is_some_and(|conn| conn.bounds().resets_at_end)
+    }
+
     /// Lets all segments take the full path, which checks hop limits, from the first socket on that
     /// bounds them.
     pub(in crate::tcp) fn check_hops_for(&mut self, bounds: &[Bounds]) {
