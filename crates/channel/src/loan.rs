@@ -98,6 +98,11 @@ impl Loan {
         }
     }
 
+    /// Whether another process has the connection, too.
+    pub fn is_lent(self) -> bool {
+        self.word & LENT != 0
+    }
+
     /// Whether another process may go on with the connection.
     pub fn is_sound(self) -> bool {
         self.word & (LENT | UNSURE) == LENT

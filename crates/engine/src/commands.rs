@@ -9,6 +9,7 @@ use crate::client::{ClientId, Role, UDP_LIMITS};
 use crate::effects::Fx;
 use crate::engine::{COMMAND_BUDGET, Engine};
 use crate::owners::{Deferred, Owner};
+use crate::streams::LOOKS_BEFORE_RESET_MAX;
 
 /// The answer to a request.
 pub(crate) type Answer = Result<Reply, SocketError>;
@@ -48,7 +49,8 @@ impl Engine {
                 Some(Everyday::Consumed { sock }) => self.on_consumed(now, of(sock)),
                 Some(Everyday::Close { sock, mode, unread }) => {
                     if mode == CloseMode::Abort || unread {
-                        self.send_before_reset(now, of(sock));
+                        let mut looks = LOOKS_BEFORE_RESET_MAX;
+                        self.send_before_reset(now, of(sock), &mut looks);
                     }
                     self.on_close(now, of(sock), mode, unread);
                 }

@@ -11,6 +11,7 @@ use crate::client::{ClientId, Role};
 use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::owners::Owner;
+use crate::streams::LOOKS_BEFORE_RESET_MAX;
 
 /// The connections that a client leaves in the handover area of its region.
 #[derive(Debug)]
@@ -109,7 +110,7 @@ impl Engine {
             let unread = self.has_unread(owner);
             let mode = match self.is_unaccepted(owner) {
                 true => CloseMode::Pass,
-                false if self.is_lent(owner) => mode,
+                false if self.has_users(owner) => mode,
                 false => self.end_mode(owner, mode),
             };
             self.on_close(now, owner, mode, unread);
@@ -120,11 +121,12 @@ impl Engine {
     /// open meanwhile.
     fn send_before_resets(&mut self, now: Instant, id: ClientId, kept: &HashSet<SockId>) {
         let socks = self.env.client(id).map_or_else(Vec::new, |it| it.sockets());
+        let mut looks = LOOKS_BEFORE_RESET_MAX;
         for sock in socks.into_iter().filter(|sock| !kept.contains(sock)) {
             let owner = Owner { client: id, sock };
             let mode = self.end_mode(owner, CloseMode::Orderly);
-            if mode == CloseMode::Abort && !self.is_lent(owner) {
-                self.send_before_reset(now, owner);
+            if mode == CloseMode::Abort && !self.has_users(owner) {
+                self.send_before_reset(now, owner, &mut looks);
             }
         }
     }

@@ -29,17 +29,23 @@ impl Engine {
         lent
     }
 
-    /// Returns whether another process may go on with a connection.
-    pub(crate) fn is_lent(&mut self, owner: Owner) -> bool {
-        self.left_of(owner).is_some()
+    /// A connection that another process may go on with.
+    fn left_of(&mut self, owner: Owner) -> Option<LeftConnection> {
+        self.connection_of(owner)
+            .filter(|left| left.loan.is_sound())
     }
 
-    fn left_of(&mut self, owner: Owner) -> Option<LeftConnection> {
+    /// Whether other processes have a connection, also if none of them can go on with it.
+    pub(crate) fn has_users(&mut self, owner: Owner) -> bool {
+        self.connection_of(owner)
+            .is_some_and(|left| left.loan.is_lent())
+    }
+
+    fn connection_of(&mut self, owner: Owner) -> Option<LeftConnection> {
         let client = self.env.client(owner.client)?;
         let (socket, end) = client.find(owner.sock)?;
         let is_stream = matches!(socket.role, Role::Stream(_)) && !socket.is_closing;
-        let left = is_stream.then(|| LeftConnection::of(end.region(), owner.sock))?;
-        left.filter(|left| left.loan.is_sound())
+        is_stream.then(|| LeftConnection::of(end.region(), owner.sock))?
     }
 
     /// Whether a client whose program was killed is there still. `channel`: its region.
@@ -62,9 +68,12 @@ impl Engine {
             let owner = Owner { client: id, sock };
             match self.left_of(owner) {
                 Some(left) if !is_over(left.loan.user()) => others_wait = true,
-                _ => {
+                left => {
                     let unread = self.has_unread(owner);
-                    let mode = self.end_mode(owner, CloseMode::Orderly);
+                    let mode = match left.is_none() && self.has_users(owner) {
+                        true => CloseMode::Orderly,
+                        false => self.end_mode(owner, CloseMode::Orderly),
+                    };
                     self.on_close(now, owner, mode, unread);
                     self.env.offers.retain(|_, (of, _)| *of != owner);
                 }

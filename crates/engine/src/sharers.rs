@@ -23,7 +23,7 @@ const PROMPT_NS: u64 = 1_000_000;
 const AGAIN_NS: u64 = 4_000_000;
 const LOOK_NS_MAX: u64 = 16_000_000;
 /// Longest interval while there are no others.
-const ALONE_NS_MAX: u64 = 500_000_000;
+const ALONE_NS_MAX: u64 = 100_000_000;
 
 /// A sharer as it is now.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +79,8 @@ impl Environment {
         if let Some(socket) = self.socket(owner) {
             socket.shared_at = Some(at as u32);
         }
+        // The others may have left something unread.
+        self.watch(at as u32);
     }
 
     /// Removes a socket that is about to be closed.

@@ -14,10 +14,11 @@ use crate::owners::Owner;
 
 pub(crate) const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// Looks at the device for acknowledgements that let more of a connection leave before its reset,
-/// and those in a row after which it is reset because there was none.
-const LOOKS_BEFORE_RESET_MAX: usize = 1024;
+/// Looks at the device for acknowledgements that let more of connections leave before their reset,
+/// and those in a row after which one is reset because there was none. Other frames count too.
+pub(crate) const LOOKS_BEFORE_RESET_MAX: usize = 1024;
 const IDLE_LOOKS_BEFORE_RESET: usize = 64;
+const FRAMES_OF_A_LOOK: usize = 16;
 
 impl Engine {
     pub(crate) fn bind_stream(
@@ -342,24 +343,27 @@ impl Engine {
 
     /// Sends what a program has written before the reset of a connection, as far as a peer nearby
     /// admits: the kernel sends while the program writes, and such a peer's acknowledgements have
-    /// arrived before the write returns.
+    /// arrived before the write returns. Takes from the number of `looks`.
     #[cold]
-    pub(crate) fn send_before_reset(&mut self, now: Instant, owner: Owner) {
-        let socket = self.env.socket(owner);
+    pub(crate) fn send_before_reset(&mut self, now: Instant, owner: Owner, looks: &mut usize) {
+        let socket = self.env.socket(owner).filter(|socket| !socket.is_closing);
         let Some(Role::Stream(conn)) = socket.map(|socket| socket.role) else {
             return;
         };
         self.on_send_before_close(now, owner);
         let (mut least, mut idle) = (u64::MAX, 0);
-        for _ in 0..LOOKS_BEFORE_RESET_MAX {
+        while *looks > 0 {
             self.push_before_reset(now, conn);
             let unsent = self.stack.tcp_unsent(conn);
-            idle = if unsent < least { 0 } else { idle + 1 };
-            least = least.min(unsent);
+            if unsent < least {
+                (least, idle) = (unsent, 0);
+            }
             if unsent == 0 || idle > IDLE_LOOKS_BEFORE_RESET {
                 return;
             }
-            self.receive(now);
+            let cost = 1 + self.receive(now) / FRAMES_OF_A_LOOK;
+            idle += cost;
+            *looks = looks.saturating_sub(cost);
         }
     }
 

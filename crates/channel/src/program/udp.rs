@@ -175,25 +175,44 @@ impl ProgramEnd {
         &self,
         sock: SockId,
         bufs: &mut [IoSliceMut<'_>],
-        mut skip: usize,
+        skip: usize,
         found_empty: &AtomicU64,
     ) -> Option<(Datagram, usize)> {
-        let (_, cell, rx) = self.udp_side(sock)?;
-        let mut at = rx.tail;
+        let mut receiving = self.udp_receiving(sock)?;
+        let known_to = found_empty.load(Ordering::Relaxed);
         loop {
-            let header = self.udp_header(sock, &cell, at)?;
-            let end = at + header.record_len() as u64;
-            let is_known = header.len == 0 && end <= found_empty.load(Ordering::Relaxed);
-            if skip < header.len || (skip == 0 && !is_known) {
-                if header.len == 0 {
+            let at = receiving.rx.tail;
+            let found = self.udp_find_at((sock, &receiving.cell), at, bufs, (skip, known_to));
+            if receiving.is_there_still(at) {
+                let (datagram, skip, end) = found?;
+                if datagram.full_len == 0 {
                     found_empty.store(end, Ordering::Relaxed);
                 }
+                return Some((datagram, skip));
+            }
+        }
+    }
+
+    /// As [`ProgramEnd::udp_peek_at`], from a place of the ring on; also returns the end of the
+    /// datagram there. `known_to`: empty ones up to there are passed over.
+    fn udp_find_at(
+        &self,
+        (sock, cell): (SockId, &Cell<'_>),
+        mut at: u64,
+        bufs: &mut [IoSliceMut<'_>],
+        (mut skip, known_to): (usize, u64),
+    ) -> Option<(Datagram, usize, u64)> {
+        loop {
+            let header = self.udp_header(sock, cell, at)?;
+            let end = at + header.record_len() as u64;
+            let is_known = header.len == 0 && end <= known_to;
+            if skip < header.len || (skip == 0 && !is_known) {
                 let from = at + (HEADER + skip) as u64;
                 let len = match header.len - skip {
                     0 => 0,
-                    len => self.copy_out(&cell, from, len, bufs),
+                    len => self.copy_out(cell, from, len, bufs),
                 };
-                return Some((datagram(&header, len)?, skip));
+                return Some((datagram(&header, len)?, skip, end));
             }
             skip -= header.len;
             at = end;
@@ -260,14 +279,20 @@ impl Receiving<'_> {
         loop {
             let at = self.rx.tail;
             let copied = self.program.udp_copy(self.sock, &self.cell, at, bufs);
-            fence(Ordering::Acquire);
-            let tail = self.cell.rx_tail();
-            if tail <= at {
+            if self.is_there_still(at) {
                 return copied;
             }
-            // The engine has taken back what lay there, and may have put something else there.
-            self.rx.tail = tail;
         }
+    }
+
+    /// Returns whether what was copied from `at` on was there all the time: the engine may have
+    /// taken it back, and put something else there.
+    #[inline]
+    fn is_there_still(&mut self, at: u64) -> bool {
+        fence(Ordering::Acquire);
+        let tail = self.cell.rx_tail();
+        self.rx.tail = at.max(tail);
+        tail <= at
     }
 
     /// Makes the datagram at the reader's position this program's; `false`: the engine has taken it

@@ -339,12 +339,19 @@ impl Net {
         }
     }
 
-    /// The tables name other engines for a port of UDP, or an engine to which the port is leased
-    /// has a socket now. That one may have passed datagrams on until then.
-    pub fn on_new_datagram_route(&mut self, port: u16, now: u64) {
-        self.effects.send_unread(port, now);
+    /// The tables name other engines for ports of UDP, or engines to which these are leased have a
+    /// socket now. Those may have passed datagrams on until then.
+    pub fn on_new_datagram_routes(&mut self, ports: &[u16], now: u64) {
+        if ports.is_empty() {
+            return;
+        }
+        ports
+            .iter()
+            .for_each(|port| self.effects.send_unread(*port, now));
         self.receive(now);
-        self.effects.send_unread(port, now);
+        ports
+            .iter()
+            .for_each(|port| self.effects.send_unread(*port, now));
     }
 
     /// A listener has left the port in order: its connections are on their way to others.

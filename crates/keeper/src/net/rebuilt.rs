@@ -33,9 +33,10 @@ impl Net {
             return None;
         }
         let image = image_of(entry, &entry.opened?, &left);
+        let has_users = left.loan.is_lent();
         let mut bytes = left.unsent;
         bytes.stack = image.to_bytes().to_vec();
-        if image.resets_at_end() {
+        if image.resets_at_end() && !has_users {
             self.send_before_reset(bytes, &image, region, key, now);
             return None;
         }

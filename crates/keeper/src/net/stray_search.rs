@@ -130,8 +130,8 @@ impl NetEffects {
         };
         match self.strays.next(*flow, segment, asked, now) {
             Next::Slot(slot) => Verdict::Pass(slot),
-            Next::Nobody(waits) if is_moving => Verdict::Hold(waits),
-            Next::Nobody(_) => Verdict::Answer,
+            Next::Nobody(waits) | Next::Unasked(waits) if is_moving => Verdict::Hold(waits),
+            Next::Nobody(_) | Next::Unasked(_) => Verdict::Answer,
         }
     }
 
@@ -161,7 +161,7 @@ impl NetEffects {
         };
         let waits = match next {
             Next::Slot(slot) => return Verdict::Pass(slot),
-            Next::Nobody(waits) => waits,
+            Next::Nobody(waits) | Next::Unasked(waits) => waits,
         };
         // A process holds a listening socket: on the kernel the connection would be established.
         let intent = self.intents.find(flow.local, link, coming.now);
@@ -258,8 +258,10 @@ impl NetEffects {
             origin,
             waits: 0,
         };
-        let Next::Slot(slot) = self.strays.next(*flow, whole, asked, now) else {
-            return Offer::Refused;
+        let slot = match self.strays.next(*flow, whole, asked, now) {
+            Next::Slot(slot) => slot,
+            Next::Nobody(_) => return Offer::Refused,
+            Next::Unasked(_) => return Offer::Unneeded,
         };
         for frame in &frames {
             let link = datagram.link;

@@ -72,6 +72,8 @@ pub(super) enum Next {
     Slot(u16),
     /// All engines have refused a segment that has waited this often.
     Nobody(u8),
+    /// No engine can be asked: there is none, or too many searches are going on.
+    Unasked(u8),
 }
 
 #[derive(Debug, Default)]
@@ -133,7 +135,7 @@ impl Strays {
         }
         let is_full = self.segments.len() >= SEARCHES_MAX || self.flows.len() >= SEARCHES_MAX;
         if self.engines.is_empty() || (is_full && !self.segments.contains_key(&key)) {
-            return Next::Nobody(asked.waits);
+            return Next::Unasked(asked.waits);
         }
         self.flows.entry(flow).or_insert(now);
         let fresh = Search {
@@ -358,7 +360,7 @@ mod tests {
                     (origin, waits) = (Some(slot), 0);
                     passes += 1;
                 }
-                Next::Nobody(waited) => {
+                Next::Nobody(waited) | Next::Unasked(waited) => {
                     strays.hold((b"a", RxMeta::LOCAL), 80, waited, now);
                     let Some(due) = strays.next_due() else {
                         break;

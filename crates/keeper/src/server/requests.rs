@@ -472,25 +472,23 @@ impl Server {
         let steering = self.resources.slots.steering();
         let now = slipstack_mem::now_ns();
         self.steer_free_ports(ranges, &concerned);
+        let mut of_datagrams = Vec::new();
         for range in ranges {
             let protocol = range.protocol;
             for port in range.ports().filter(|port| concerned.has(protocol, *port)) {
-                let applied = self.steer.apply(
-                    steering,
-                    &self.resources.state.leases,
-                    protocol,
-                    port,
-                    &flows,
-                );
+                let leases = &self.resources.state.leases;
+                let steer = &mut self.steer;
+                let applied = steer.apply(steering, leases, protocol, port, &flows);
                 if let Err(error) = applied {
                     warn!(port, %error, "a port cannot be steered");
                 }
                 match protocol {
                     Transport::Tcp => self.net.on_new_route(port, now),
-                    Transport::Udp => self.net.on_new_datagram_route(port, now),
+                    Transport::Udp => of_datagrams.push(port),
                 }
             }
         }
+        self.net.on_new_datagram_routes(&of_datagrams, now);
     }
 
     /// Returns the ports that somebody listens on, or that have a flow or something that waits.
