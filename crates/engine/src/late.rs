@@ -139,7 +139,7 @@ impl Engine {
             for (envelope, payload, at) in &oldest {
                 let datagram = of_ring(envelope, payload);
                 let has_room = frames.is_empty() || frames.len() + pieces_of(&datagram) <= count;
-                // What others cannot have stays, and what lies behind it.
+                // The program keeps a datagram that others cannot have, and those behind it.
                 if !has_room || !queue.takes(&datagram, &self.stack) {
                     break;
                 }

@@ -82,7 +82,7 @@ static void once(int port, const char *what, int is_inherited, void (*end)(int),
 
 /* The answers of several rounds, each with its number. */
 static void many(const char *name, const char *what, int is_inherited, void (*end)(int)) {
-    static int port = 8550;
+    static int port = 9100;
     char first[64] = "", line[64];
     int same = 0;
     for (int i = 0; i < ROUNDS; i++) {
