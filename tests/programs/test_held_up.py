@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -20,6 +21,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 # Opened while a worker is held that has a listener of its own: about half of them are its.
 OPENED = 24
 UDP_PORT, FLOWS = 7390, 24
+LENDER_PORT, ECHO_PORT, LENDER_REQUESTS, LENDER_FLOWS = 7397, 7398, 20, 8
 # Datagrams that wait for a held worker: on the kernel one that wakes it, if it is frozen.
 UNHEARD_MAX = {"kernel": 1, "inprocess": 0, "instance": 0}
 # In-process those that a busy worker gives to one that is just being stopped.
@@ -151,10 +153,15 @@ def is_there(sock):
         return sock.getpeername()
 
 
+def state(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+
 @contextlib.contextmanager
 def stopped(pid):
     os.kill(pid, signal.SIGSTOP)
     try:
+        until(lambda: state(pid) == "T", 5, "the stop")
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -194,8 +201,7 @@ def debugged(pid):
     words = [gdb, "-nx", "-q", "-p", str(pid)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(words, **pipes) as debugger:
-        state = lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
-        until(lambda: state() == "t", 20, "the debugger has stopped it")
+        until(lambda: state(pid) == "t", 20, "the debugger has stopped it")
         try:
             yield
         finally:
@@ -307,6 +313,71 @@ def holds_up_its_own_datagrams_alone(world, hold):
     assert after == before, (before, after)
 
 
+def echo(world):
+    """Echoes the one datagram by which the parent uses its socket."""
+    with world.at_peer():
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind((world.peer_address, ECHO_PORT))
+    sock.settimeout(20)
+
+    def serve():
+        with sock:
+            data, sender = sock.recvfrom(100)
+            sock.sendto(data, sender)
+
+    threading.Thread(target=serve, daemon=True).start()
+
+
+def send(sock, world, texts):
+    for text in texts:
+        sock.sendto(text, (world.address, LENDER_PORT))
+
+
+def heard(sock, count, seconds=5):
+    """Returns who has answered what: `count` answers, or those that come in the time."""
+    end, answers = time.monotonic() + seconds, []
+    while len(answers) < count and time.monotonic() < end:
+        sock.settimeout(max(end - time.monotonic(), 0.01))
+        try:
+            pid, _, text = sock.recv(2000).partition(b" ")
+        except TimeoutError:
+            break
+        answers.append((int(pid), text))
+    return answers
+
+
+def serves_while_its_parent_is_held(world, how, seconds_before=0, hold=stopped):
+    echo(world)
+    words = (how, LENDER_PORT, world.peer_address, ECHO_PORT)
+    server = world.stack(*world.program("stopped_lender.py"), *words)
+    until(lambda: "workers" in server.output(), 10, "the workers")
+    time.sleep(seconds_before)
+    parent, child = (int(pid) for pid in server.output().split()[1:3])
+    with world.at_peer():
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    texts = [b"%d" % number for number in range(LENDER_REQUESTS)]
+    with hold(parent):
+        for text in texts:
+            send(sock, world, [text])
+            assert heard(sock, 1) == [(child, text)], text
+        send(sock, world, texts)
+        answers = heard(sock, LENDER_REQUESTS)
+        assert sorted(answers) == sorted((child, text) for text in texts), answers
+    # The owner has the socket as before.
+    send(sock, world, texts)
+    answers = heard(sock, LENDER_REQUESTS)
+    assert sorted(text for _, text in answers) == sorted(texts), answers
+    if how == "parent":
+        return
+    with stopped(child):
+        os.kill(parent, signal.SIGUSR1)
+        send(sock, world, [b"last"])
+        assert heard(sock, 1) == [(parent, b"last")]
+    send(sock, world, texts)
+    answers = heard(sock, LENDER_REQUESTS)
+    assert sorted(answers) == sorted((child, text) for text in texts), answers
+
+
 @test
 def a_stopped_worker_holds_up_its_own_connections_alone(world):
     delays_no_other_worker(world, stopped)
@@ -398,3 +469,77 @@ def a_stopped_owner_is_told_all_of_a_child_that_ends(world):
 @test
 def a_stopped_owner_is_told_all_of_a_child_that_becomes_another_program(world):
     is_told_all(world, b"b")
+
+
+@test
+def a_child_serves_in_recvfrom_while_its_parent_is_stopped(world):
+    serves_while_its_parent_is_held(world, "recv", 1)
+
+
+@test
+def a_child_that_has_just_begun_serves_while_its_parent_is_held(world):
+    serves_while_its_parent_is_held(world, "recv")
+
+
+@test
+def a_child_that_begins_then_serves_while_its_parent_is_held(world):
+    serves_while_its_parent_is_held(world, "late")
+
+
+@test
+def a_child_serves_by_epoll_while_its_parent_is_stopped(world):
+    serves_while_its_parent_is_held(world, "epoll")
+
+
+@test
+def a_child_serves_by_poll_while_its_parent_is_stopped(world):
+    serves_while_its_parent_is_held(world, "poll")
+
+
+@test
+def a_child_serves_by_recvmmsg_while_its_parent_is_stopped(world):
+    serves_while_its_parent_is_held(world, "many")
+
+
+@test
+def a_child_serves_beside_its_parent_while_that_is_stopped(world):
+    serves_while_its_parent_is_held(world, "parent", 1)
+
+
+@test
+def a_grandchild_serves_while_the_owner_is_stopped(world):
+    serves_while_its_parent_is_held(world, "grandchild")
+
+
+@test
+def nothing_is_lost_while_a_parent_that_serves_is_stopped_again_and_again(world):
+    echo(world)
+    words = ("parent", LENDER_PORT, world.peer_address, ECHO_PORT)
+    server = world.stack(*world.program("stopped_lender.py"), *words)
+    until(lambda: "workers" in server.output(), 10, "the workers")
+    parent = int(server.output().split()[1])
+    with world.at_peer():
+        socks = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(LENDER_FLOWS)]
+    sent = []
+    for turn in range(5):
+        with stopped(parent):
+            for part in range(5):
+                sent.append(b"%d %d" % (turn, part))
+                for sock in socks:
+                    send(sock, world, sent[-1:])
+                time.sleep(0.05)
+        time.sleep(0.05)
+    for sock in socks:
+        answers = [text for _, text in heard(sock, len(sent))]
+        answers += [text for _, text in heard(sock, 1, 0.05)]
+        assert sorted(answers) == sorted(sent), answers
+
+
+@test
+def a_child_serves_while_its_parent_is_frozen(world):
+    serves_while_its_parent_is_held(world, "recv", hold=frozen)
+
+
+@test
+def a_child_serves_while_its_parent_is_in_a_debugger(world):
+    serves_while_its_parent_is_held(world, "epoll", hold=debugged)

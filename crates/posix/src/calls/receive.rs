@@ -20,9 +20,9 @@ const UNSEEN_MAX: usize = 16 << 20;
 
 /// The flags of a call that receives, and the time at which it gives up, if it has waited before.
 #[derive(Clone, Copy)]
-struct Limit {
-    flags: i32,
-    end_ns: Option<u64>,
+pub(super) struct Limit {
+    pub(super) flags: i32,
+    pub(super) end_ns: Option<u64>,
 }
 
 impl Process {
@@ -39,7 +39,7 @@ impl Process {
 
     /// As [`Process::recvmsg`]. `end_ns`: the time at which the call gives up, if it has waited
     /// before (SO_RCVTIMEO).
-    fn recvmsg_until(
+    pub(crate) fn recvmsg_until(
         &self,
         fd: i32,
         (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
@@ -68,7 +68,10 @@ impl Process {
             Some(Decided::Stream(stream)) => {
                 self.read_stream(&socket, stream, bufs, Limit { flags, end_ns })
             }
-            Some(Decided::Dgram(dgram)) => self.recv_dgram(&socket, dgram, (bufs, control), flags),
+            Some(Decided::Dgram(dgram)) => {
+                let limit = Limit { flags, end_ns };
+                self.recv_dgram(&socket, dgram, (bufs, control), limit)
+            }
             Some(Decided::Listener(_)) => Err(Errno::ENOTCONN.into()),
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
                 self.recv_borrowed(&socket, it, (bufs, control), flags)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::attachment::Datagram;
-use crate::calls::receive::bytes;
+use crate::calls::receive::{Limit, bytes};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::network::Network;
@@ -23,7 +23,7 @@ impl Process {
         socket: &Arc<Description>,
         dgram: &Dgram,
         (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
-        flags: i32,
+        Limit { flags, end_ns }: Limit,
     ) -> Outcome<Received> {
         if dgram.side() == Side::Kernel {
             return self.recv_from_kernel(socket, flags);
@@ -70,12 +70,12 @@ impl Process {
             };
         }
         let fd = polled(kernel, libc::POLLIN);
-        let plan = Plan::of_call(
-            &*self.kernel,
-            socket,
-            &socket.recv_timeout_ns,
-            fd.as_slice(),
-        );
+        let timeout_ns = &socket.recv_timeout_ns;
+        let plan = Plan::of_call(&*self.kernel, socket, timeout_ns, fd.as_slice());
+        let plan = Plan {
+            deadline_ns: end_ns.or(plan.deadline_ns),
+            ..plan
+        };
         let outcome = self.wait(&plan, |kernel_look| {
             if let Some(received) = look()? {
                 return Ok(Some(received));
@@ -217,7 +217,10 @@ impl Process {
         })?;
         match decided.ok_or(Errno::EAGAIN)? {
             None => Ok(bytes(0)),
-            Some(Decided::Dgram(it)) => self.recv_dgram(socket, it, (bufs, control), flags),
+            Some(Decided::Dgram(it)) => {
+                let end_ns = plan.deadline_ns;
+                self.recv_dgram(socket, it, (bufs, control), Limit { flags, end_ns })
+            }
             Some(_) => Err(Errno::EINVAL.into()),
         }
     }

@@ -18,7 +18,7 @@ use crate::lending::child::{Given, leave_all};
 use crate::lending::pump::Pump;
 use crate::lending::steward::Steward;
 use crate::socket::borrowed::child_message::{Message, give, give_connection, refuse};
-use crate::socket::description::{Decided, Description};
+use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::{Stream, Travelling};
 
 /// Longest time for which bytes of a wanted connection may be on their way to its user.
@@ -120,6 +120,29 @@ impl Steward {
             }
         }
         true
+    }
+
+    /// The child receives from a datagram socket by a part of its own.
+    pub(super) fn on_share(&mut self, key: u64, message: Message) {
+        let Some(child) = self.children.get(&key) else {
+            return;
+        };
+        let mut held = child.held.iter();
+        let mut pumps = self.pumps.values();
+        let mut pumped = || pumps.find(|pump| pump.is_named(child.root, message.id));
+        let held = held.find(|socket| socket.id == message.id);
+        if let Some(socket) = held.or_else(|| pumped().map(Pump::socket)) {
+            self.lender.share(socket);
+        }
+    }
+
+    /// Whether the child of `root` has a datagram socket for itself.
+    pub(super) fn is_free(&self, root: u64, socket: &Arc<Description>) -> bool {
+        if !self.is_only_child(root) {
+            return false;
+        }
+        let is_its_own = socket.lent.is_lent_once() && self.lender.is_left_to_steward(socket);
+        is_its_own && socket.kind == Kind::Dgram && socket.may_end()
     }
 
     /// Gives the received datagrams of a socket to a child that uses it alone and has made its part

@@ -54,6 +54,9 @@ pub(crate) trait Lender: Sync {
     /// ours is inside a call on it, it ends.
     fn take_back(&self, socket: &Arc<Description>);
 
+    /// Another process receives from the datagram socket by a part of its own, too.
+    fn share(&self, socket: &Description);
+
     /// Makes a call of a child on a socket. `data`: bytes to send; received bytes go to `room`, and
     /// their length is returned too.
     fn call(

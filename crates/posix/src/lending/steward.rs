@@ -24,7 +24,7 @@ use crate::ready::{Awaited, bits};
 use crate::socket::borrowed::child_message::{
     Heard, Message, MessageKind, ReadRequest, answer, hear,
 };
-use crate::socket::description::{Description, Kind};
+use crate::socket::description::Kind;
 
 /// Connections that have something, taken off the list at once.
 const READY_MAX: usize = 64;
@@ -463,6 +463,7 @@ impl Steward {
                     pump.hold();
                 }
             }
+            (MessageKind::Share, None) => self.on_share(key, message),
             (MessageKind::Pass, None) => self.on_pass(root, message),
             (MessageKind::Part, None) => self.part(root, |pump| pump.is_of(root, message.token)),
             (MessageKind::Read | MessageKind::ReadNow | MessageKind::Shut, None) => {
@@ -525,15 +526,6 @@ impl Steward {
         of_root.count() == 1
     }
 
-    /// Whether the child of `root` has a datagram socket for itself.
-    pub(super) fn is_free(&self, root: u64, socket: &Arc<Description>) -> bool {
-        if !self.is_only_child(root) {
-            return false;
-        }
-        let is_its_own = socket.lent.is_lent_once() && self.lender.is_left_to_steward(socket);
-        is_its_own && socket.kind == Kind::Dgram && socket.may_end()
-    }
-
     /// Handles the end of the process: children that have its datagram sockets go on with them, and
     /// get the received datagrams.
     fn leave_datagrams(&mut self) {
@@ -552,8 +544,8 @@ impl Steward {
     }
 
     fn on_pump_message(&mut self, root: u64, message: Message) {
-        let is_it = |pump: &Pump| pump.is_of(root, message.token);
-        let found = self.pumps.iter_mut().find(|(_, pump)| is_it(pump));
+        let mut pumps = self.pumps.iter_mut();
+        let found = pumps.find(|(_, pump)| pump.is_of(root, message.token));
         let Some((key, pump)) = found else { return };
         match message.kind {
             MessageKind::Shut => pump.shut([1, 2].map(|bit| message.amount & bit != 0)),

@@ -455,7 +455,12 @@ fn rank_of(kernel: &dyn Kernel, socket: &Description) -> u64 {
 
 /// Returns the cookie of a socket's kernel part, which maps of sockets have in its place.
 fn cookie_of(kernel: &dyn Kernel, socket: &Description) -> Option<u64> {
-    let number = socket.kernel_number()?.number();
+    let lent = match socket.decided() {
+        // The pair of one that is another process's is under its numbers.
+        Some(Decided::Foreign(it)) => *it.kernel_part.lock(),
+        _ => None,
+    };
+    let number = lent.or_else(|| socket.kernel_number())?.number();
     let mut cookie = [0; 8];
     let (level, name) = (libc::SOL_SOCKET, libc::SO_COOKIE);
     kernel.getsockopt(number, level, name, &mut cookie).ok()?;
@@ -485,6 +490,11 @@ fn name_among_sharers(
 pub(crate) fn share_datagrams(kernel: &dyn Kernel, socket: &Description, dgram: &Dgram) {
     socket.note_sharing();
     socket.leave_unread();
+    name_part(kernel, socket, dgram);
+}
+
+/// Says which socket a part on the stack is, if other processes may have it too.
+pub(crate) fn name_part(kernel: &dyn Kernel, socket: &Description, dgram: &Dgram) {
     if let Some((attachment, sock)) = dgram.part() {
         name_among_sharers(kernel, &attachment, sock, socket);
     }

@@ -350,7 +350,14 @@ fn in_child(parentage: &Parentage, old: &Arc<Description>) -> Description {
             }
         }
         Some(Decided::Foreign(it)) => {
-            Decided::Foreign(it.for_child(lent.instead_of(it.control().as_ref())))
+            let new_it = it.for_child(lent.instead_of(it.control().as_ref()));
+            Decided::Foreign(match it.own_side() {
+                Some(side) => {
+                    new.set_inherited(parentage.pid);
+                    new_it.or_own(Dgram::new(side))
+                }
+                None => new_it,
+            })
         }
         Some(Decided::Stream(_) | Decided::Dgram(_)) => {
             Decided::Foreign(foreign().knowing_options())

@@ -252,6 +252,11 @@ impl Description {
         self.is_given.store(true, Ordering::Relaxed);
     }
 
+    /// As [`Description::note_sharing`]. Returns true once.
+    pub(crate) fn is_first_sharing(&self) -> bool {
+        !self.is_given.swap(true, Ordering::Relaxed)
+    }
+
     /// Whether other processes may have it: it came by a fork, by `exec` or in a message, or went
     /// to a child.
     pub(crate) fn may_be_shared(&self) -> bool {

@@ -1,5 +1,7 @@
 //! Options of sockets that live in another process.
 
+use std::sync::Arc;
+
 use crate::calls::options::sockopt::{is_time_limit, note_beside};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
@@ -58,7 +60,7 @@ impl Process {
     /// here, or it is a connection.
     pub(crate) fn set_elsewhere(
         &self,
-        socket: &Description,
+        socket: &Arc<Description>,
         option: (i32, i32),
         value: &[u8],
     ) -> Option<Result<(), Errno>> {
@@ -74,7 +76,7 @@ impl Process {
     /// read.
     fn set_on_borrowed(
         &self,
-        socket: &Description,
+        socket: &Arc<Description>,
         it: &Borrowed,
         (level, name): (i32, i32),
         value: &[u8],
@@ -85,11 +87,22 @@ impl Process {
         }
         if let ATTACH | CHOOSE = (level, name) {
             let code = self.program_of(value)?;
-            return self.set_where_it_lives((socket, it), (level, name), &code);
+            self.set_where_it_lives((socket, it), (level, name), &code)?;
+            if (level, name) == ATTACH {
+                socket.cold.lock().options.set(level, name, &code);
+            }
+            return Ok(());
         }
         self.set_where_it_lives((socket, it), (level, name), value)?;
         if let DETACH | UNCHOOSE = (level, name) {
+            if (level, name) == DETACH {
+                socket.cold.lock().options.set(ATTACH.0, ATTACH.1, &[]);
+            }
             return Ok(());
+        }
+        // For a part of this process's own, if it comes to have one.
+        if socket.is_from_elsewhere() && !socket.is_brought() {
+            let _ = self.network.set_membership(socket, level, name, value);
         }
         let options = {
             let mut cold = socket.cold.lock();

@@ -10,6 +10,8 @@ impl Steward {
     /// Handles a message that `len` bytes in the room follow.
     pub(super) fn on_long_message(&mut self, key: u64, message: Message, len: usize) {
         match message.kind {
+            // The child has not waited that long.
+            MessageKind::Call if message.amount != 0 && message.amount < self.lender.now_ns() => {}
             MessageKind::Call => {
                 let request = self.room[..len].to_vec();
                 self.on_call(key, message, &request);

@@ -165,7 +165,7 @@ fn number_of(fd: i32) -> Result<Descriptor, Errno> {
     Descriptor::new(fd).ok_or(Errno::EBADF)
 }
 
-fn error_of(divert: Divert) -> Errno {
+pub(super) fn error_of(divert: Divert) -> Errno {
     match divert {
         Divert::Errno(errno) => errno,
         Divert::Stopped => Errno::EINTR,

@@ -130,11 +130,14 @@ impl Process {
     /// process uses again and again, may be this process's from now on. Returns whether it is.
     pub(super) fn begin_use(&self, socket: &Arc<Description>, it: &Borrowed) -> bool {
         it.note_user(self.kernel.thread());
+        if socket.kind == Kind::Dgram {
+            self.use_datagrams(socket, it);
+            return socket.is_brought();
+        }
         let is_first = it.is_sent() && it.turns.is_use_due() && self.takes_at_once();
-        let is_long = || socket.kind == Kind::Stream && it.is_due(self.kernel.now_ns());
-        if is_first || is_long() {
+        if is_first || it.is_due(self.kernel.now_ns()) {
             self.take_over(socket, it, patience_of(socket));
-        } else if socket.kind == Kind::Stream && it.turns.is_first_use() {
+        } else if it.turns.is_first_use() {
             self.lending.in_use.note(socket);
         }
         socket.is_brought() || self.take_left(socket, it)

@@ -13,12 +13,14 @@ use slipstack_mem::Descriptor;
 use crate::addr::AddrBytes;
 use crate::errno::Errno;
 use crate::outcome::Outcome;
+use crate::process::lending::answering::error_of;
 use crate::process::lending::borrow::UserKind;
+use crate::process::lending::takeover::may_share;
 use crate::process::wait::Plan;
 use crate::process::wait::polled;
 use crate::process::{Process, Received};
 use crate::socket::borrowed::child_message::{Message, MessageKind};
-use crate::socket::borrowed::control::Control;
+use crate::socket::borrowed::control::{Control, Unheard};
 use crate::socket::borrowed::outbox::Subject;
 use crate::socket::borrowed::requests::{CONTROL_MAX, Call, OPTION_MAX, REPLY_MAX, Reply, Request};
 use crate::socket::borrowed::{Borrowed, ReadRequest};
@@ -29,6 +31,9 @@ use crate::socket::kernel_socket::is_readable;
 const PAYLOAD_MAX: usize = 65_535;
 /// Time that a sender without room waits until it tries again.
 const ROOM_PAUSE: Duration = Duration::from_millis(1);
+/// Calls that an owner does not answer, each after 0.25 s, until it is taken for one that is
+/// stopped, although the system does not say so.
+const SILENT_CALLS_MAX: u32 = 4;
 
 impl Process {
     /// A receiving call on a datagram socket that lives elsewhere.
@@ -41,6 +46,8 @@ impl Process {
     ) -> Outcome<Received> {
         let waits =
             !socket.is_nonblocking() && flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE) == 0;
+        let timeout_ns = socket.recv_timeout_ns.load(Ordering::Relaxed);
+        let end_ns = (timeout_ns != 0).then(|| self.kernel.now_ns().saturating_add(timeout_ns));
         if waits {
             self.take_borrowed(socket, it, ReadRequest::All);
         }
@@ -48,7 +55,7 @@ impl Process {
         match (found, first_number(socket)) {
             (Found::Received(received), _) => Ok(received),
             (Found::Nothing, _) => Err(Errno::EAGAIN.into()),
-            (Found::Here, Some(fd)) => self.recvmsg(fd, bufs, control, flags),
+            (Found::Here, Some(fd)) => self.recvmsg_until(fd, (bufs, control), flags, end_ns),
             (Found::Here, None) => Err(Errno::EBADF.into()),
         }
     }
@@ -232,7 +239,7 @@ impl Process {
     /// program of classic BPF is given by its instructions.
     pub(crate) fn set_where_it_lives(
         &self,
-        (socket, it): (&Description, &Borrowed),
+        (socket, it): (&Arc<Description>, &Borrowed),
         (level, name): (i32, i32),
         value: &[u8],
     ) -> Result<(), Errno> {
@@ -252,8 +259,13 @@ impl Process {
                     control.call_surely(message, parts, subject, max)
                 })
             }
-            Kind::Dgram => self.ask_owner(it, &request, &[], 0),
+            Kind::Dgram => self.ask_lender(socket, it, &request, &[], 0),
         };
+        if let (None, true, Some(fd)) = (&reply, socket.is_brought(), first_number(socket)) {
+            return self
+                .set_datagram_option(fd, (level, name), value)
+                .map_err(error_of);
+        }
         reply.map_or(Ok(()), |(reply, _)| refused(&reply))
     }
 
@@ -267,8 +279,11 @@ impl Process {
         data: &[IoSlice<'_>],
         room: usize,
     ) -> Result<Option<(Reply, Vec<u8>)>, Errno> {
+        if socket.is_brought() {
+            return Ok(None);
+        }
         let answer = match it.is_taken() || self.hold_borrowed(socket, it, UserKind::WithLibrary) {
-            true => self.ask_owner(it, request, data, room),
+            true => self.ask_lender(socket, it, request, data, room),
             false => None,
         };
         let Some((reply, data)) = answer else {
@@ -277,6 +292,10 @@ impl Process {
                 false => Err(Errno::ENETDOWN),
             };
         };
+        if reply.error == libc::ENOTCONN && socket.is_brought() {
+            // Another thread has given the pair up.
+            return Ok(None);
+        }
         if request.call == Call::Receive {
             self.forget_signs(socket, it, reply.signs);
         }
@@ -299,7 +318,7 @@ impl Process {
             return None;
         }
         let request = Request::new(Call::Readiness, [0, 0]);
-        let Some((reply, _)) = self.ask_owner(it, &request, &[], 0) else {
+        let Some((reply, _)) = self.ask_lender(socket, it, &request, &[], 0) else {
             return self.inherit_datagrams(socket, it).then_some(0);
         };
         if reply.flags == 0 {
@@ -317,6 +336,41 @@ impl Process {
             // Another process that has the pair was faster, so that a later one was dropped too.
             let again = Request::new(Call::Readiness, [1, 0]);
             let _ = self.ask_owner(it, &again, &[], 0);
+        }
+    }
+
+    /// As [`Process::ask_owner`]. An owner that is silent is left if the socket can go on here: it
+    /// may be stopped. `None`: it has come here, too.
+    fn ask_lender(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        request: &Request<'_>,
+        data: &[IoSlice<'_>],
+        room: usize,
+    ) -> Option<(Reply, Vec<u8>)> {
+        if !may_share(socket, it) {
+            return self.ask_owner(it, request, data, room);
+        }
+        let control = it.control()?;
+        for _ in 0..SILENT_CALLS_MAX {
+            let mut is_silent = false;
+            let answer = self.ask(it, request, (data, room), |control, message, parts, max| {
+                let now_ns = || self.kernel.now_ns();
+                let called = control.call_in_time(now_ns, message, parts, max);
+                is_silent = called == Err(Unheard::Silent);
+                called.ok()
+            });
+            if !is_silent || socket.is_brought() {
+                return answer;
+            }
+            if control.is_owner_stopped() {
+                break;
+            }
+        }
+        match self.share_datagrams(socket, it) {
+            true => None,
+            false => self.ask_owner(it, request, data, room),
         }
     }
 

@@ -12,6 +12,7 @@ use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
 use crate::process::Process;
 use crate::process::lending::owner::names_of;
+use crate::process::place::name_part;
 use crate::process::table::Entry;
 use crate::socket::borrowed::child_message::control_pair;
 use crate::socket::borrowed::control::Control;
@@ -57,6 +58,10 @@ impl Process {
                     fork.shared.push(Arc::clone(socket));
                 }
                 Some(Decided::Dgram(dgram)) if dgram.is_served() && is_programs(socket) => {
+                    // The child may come to receive by a part of its own.
+                    if socket.is_first_sharing() && dgram.remote.lock().is_none() {
+                        name_part(&*self.kernel, socket, dgram);
+                    }
                     fork.shared.push(Arc::clone(socket));
                 }
                 Some(Decided::Foreign(borrowed)) => {

@@ -10,7 +10,7 @@ use crate::process::Process;
 use crate::process::wait::Plan;
 use crate::ready::Look;
 use crate::socket::borrowed::Borrowed;
-use crate::socket::description::{Decided, Description};
+use crate::socket::description::{Decided, Description, Kind};
 
 impl Process {
     /// Returns the time at which a wait of the calling thread is to be interrupted for
@@ -49,7 +49,10 @@ impl Process {
             if let Some(Decided::Foreign(it)) = socket.decided()
                 && due_ns <= now_ns
             {
-                self.take_idle(&socket, it);
+                match socket.kind {
+                    Kind::Stream => self.take_idle(&socket, it),
+                    Kind::Dgram => self.use_datagrams(&socket, it),
+                }
             }
         }
     }

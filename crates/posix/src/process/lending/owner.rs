@@ -18,6 +18,7 @@ use crate::lending::steward::Steward;
 use crate::lending::users_end::UsersEnd;
 use crate::process::Process;
 use crate::process::ids::Ids;
+use crate::process::place::share_datagrams;
 use crate::process::table::Entry;
 use crate::ready::Sleepers;
 use crate::socket::Stream;
@@ -176,6 +177,12 @@ impl Lender for Process {
                 stream.linger.lock().take_if(|seconds| *seconds > 0);
             }
             self.end(socket);
+        }
+    }
+
+    fn share(&self, socket: &Description) {
+        if let Some(Decided::Dgram(dgram)) = socket.decided() {
+            share_datagrams(&*self.kernel, socket, dgram);
         }
     }
 

@@ -3,6 +3,7 @@
 //! have arrived for it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use slipstack_channel::{CloseMode, Placement};
 use slipstack_mem::Descriptor;
@@ -52,6 +53,51 @@ impl Process {
         }
     }
 
+    /// Goes on with a socket of another process by a part of its own, as one of several that
+    /// receive from it. Returns false if there is no engine for it, or it cannot be shared.
+    #[cold]
+    pub(crate) fn share_datagrams(&self, socket: &Arc<Description>, it: &Borrowed) -> bool {
+        let _coming = it.coming.lock();
+        if socket.is_brought() || !may_share(socket, it) {
+            return socket.is_brought();
+        }
+        let Some(attachment) = self.attached_quietly() else {
+            return false;
+        };
+        // Without a ticker, no thread would drive the engine while the program is away.
+        if attachment.driver.placement() == Placement::InProcess && !attachment.has_ticker() {
+            return false;
+        }
+        let Some(own) = it.take_own() else {
+            return false;
+        };
+        if self.realize_dgram(socket, &own).is_err() {
+            it.keep_own(own);
+            return false;
+        }
+        it.say(MessageKind::Share, 0);
+        if !it.is_taken() {
+            it.give_back();
+        }
+        self.settle_datagrams(socket, it, own);
+        true
+    }
+
+    /// A call of this thread on a datagram socket of another process begins, or goes on: if the
+    /// socket has been used for long, this process has a part of its own from now on.
+    pub(super) fn use_datagrams(&self, socket: &Arc<Description>, it: &Borrowed) {
+        if self.lending.keeps_out.load(Ordering::Relaxed) || !may_share(socket, it) {
+            return;
+        }
+        if it.turns.is_due(self.kernel.now_ns()) {
+            if !self.share_datagrams(socket, it) {
+                it.turns.note_asked();
+            }
+        } else if it.turns.is_first_use() {
+            self.lending.in_use.note(socket);
+        }
+    }
+
     /// The owner has ended. Returns false if the socket cannot go on here.
     #[cold]
     pub(crate) fn inherit_datagrams(&self, socket: &Arc<Description>, it: &Borrowed) -> bool {
@@ -82,6 +128,13 @@ impl Process {
             socket.notify(dgram.readiness() & !bits::OUT);
         }
     }
+}
+
+/// Whether several processes may receive from a datagram socket, each by a part of its own: not if
+/// it is connected, or one of a SO_REUSEPORT group, which would get another member.
+pub(super) fn may_share(socket: &Description, it: &Borrowed) -> bool {
+    let is_bound = || socket.cold.lock().bound.is_some();
+    it.has_own() && it.remote().is_none() && is_bound() && !socket.shares_port()
 }
 
 impl Network {

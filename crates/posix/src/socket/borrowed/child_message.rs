@@ -38,7 +38,7 @@ pub(crate) enum MessageKind {
     /// The child does not need the connection now.
     Leave = 9,
     /// A call on a datagram socket, or an option of any; a [`Request`](super::requests::Request)
-    /// follows.
+    /// follows. If `amount` is not 0, the call is not begun after that time (nanoseconds).
     Call = 10,
     /// A process that has come by an end of a pair (see [`join`]) names the connection and the
     /// pair.
@@ -52,6 +52,8 @@ pub(crate) enum MessageKind {
     Hold = 14,
     /// The child has closed many unused; their ids follow.
     GiveAllBack = 15,
+    /// The child receives from the datagram socket by a part of its own.
+    Share = 16,
 }
 
 impl MessageKind {
@@ -72,6 +74,7 @@ impl MessageKind {
             MessageKind::Part,
             MessageKind::Hold,
             MessageKind::GiveAllBack,
+            MessageKind::Share,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }

@@ -11,13 +11,13 @@ use slipstack_mem::{Descriptor, Lock};
 use crate::addr::{Family, Given, parse_peer};
 use crate::errno::Errno;
 use crate::kernel::Kernel;
-use crate::socket::Dgram;
 use crate::socket::borrowed::child_message::{Message, MessageKind, ReadRequest};
 use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::outbox::{Subject, look};
 use crate::socket::borrowed::turns::Turns;
 use crate::socket::borrowed::{Names, PairName, Reads, Sent};
 use crate::socket::description::{Description, Kind};
+use crate::socket::{Dgram, Side};
 
 /// Token of a pair to whose steward there is no way; no message has it.
 const NO_WAY: u64 = u64::MAX;
@@ -249,6 +249,12 @@ impl Borrowed {
     /// Takes the own socket of this process.
     pub(crate) fn take_own(&self) -> Option<Box<Dgram>> {
         self.own.lock().take()
+    }
+
+    /// Returns which parts the own socket has; in a child also if another thread of its parent uses
+    /// the place.
+    pub(crate) fn own_side(&self) -> Option<Side> {
+        Some(self.own.try_lock()?.as_ref()?.side())
     }
 
     pub(crate) fn has_own(&self) -> bool {

@@ -28,6 +28,10 @@ use crate::socket::borrowed::outbox::{Outbox, Subject, look, send_now};
 /// Time for which a call that may not block waits for the steward to look.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// Time in which an owner begins a call, and for its reply after that.
+const CALL_TIMEOUT: Duration = Duration::from_millis(200);
+const CALL_GRACE: Duration = Duration::from_millis(50);
+
 /// Time for which a call waits for a connection that it would have for itself: far longer than it
 /// takes.
 const GIFT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -44,6 +48,14 @@ const LOCK_LOOKS: u32 = 1000;
 
 /// Connections of one message at most: the steward's room is larger.
 const IDS_MAX: usize = 4096;
+
+/// The reason why a call has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unheard {
+    Gone,
+    /// The owner has not answered in time.
+    Silent,
+}
 
 /// A child's end.
 #[derive(Debug)]
@@ -91,6 +103,18 @@ impl Control {
         }
         let owner = socket_peercred(&self.end).ok()?.pid;
         (owner != rustix::process::getpid()).then_some(owner)
+    }
+
+    /// Returns the text of the owner's `/proc/PID/stat` from its state on.
+    pub(crate) fn owner_stat(&self) -> Option<String> {
+        let owner = self.owner()?.as_raw_nonzero();
+        behind_name(&std::fs::read(format!("/proc/{owner}/stat")).ok()?)
+    }
+
+    /// Whether the owner is known to be stopped, or in a debugger.
+    pub(crate) fn is_owner_stopped(&self) -> bool {
+        let stat = self.owner_stat();
+        stat.is_some_and(|stat| stat.trim_start().starts_with(['T', 't']))
     }
 
     pub(crate) fn end(&self) -> &OwnedFd {
@@ -315,6 +339,39 @@ impl Control {
         self.hear(&mut told, message, result_max, None)
     }
 
+    /// As [`Control::call`], of a call that the owner does not make any more once this has returned
+    /// [`Unheard::Silent`]: the message names the time until which it may.
+    pub(crate) fn call_in_time(
+        &self,
+        now_ns: impl FnOnce() -> u64,
+        message: Message,
+        request: &[IoSlice<'_>],
+        result_max: usize,
+    ) -> Result<Vec<u8>, Unheard> {
+        let mut told = self.turn_within(CALL_TIMEOUT).ok_or(Unheard::Silent)?;
+        let limit_ns = CALL_TIMEOUT.as_nanos() as u64;
+        let message = Message {
+            amount: now_ns().saturating_add(limit_ns),
+            ..message
+        };
+        let head = message.bytes();
+        let mut none = SendAncillaryBuffer::default();
+        match self.try_send(&after_head(&head, request), &mut none) {
+            Some(Ok(())) => {}
+            Some(Err(_)) => return Err(Unheard::Gone),
+            None => {
+                self.is_silent.store(true, Ordering::Relaxed);
+                return Err(Unheard::Silent);
+            }
+        }
+        let limit = Some(CALL_TIMEOUT + CALL_GRACE);
+        let result = self.hear(&mut told, message, result_max, limit);
+        result.ok_or_else(|| match self.is_silent.load(Ordering::Relaxed) {
+            true => Unheard::Silent,
+            false => Unheard::Gone,
+        })
+    }
+
     /// As [`Control::call`], of a question that the kernel answers at once: an owner that is
     /// stopped does not hold it up for long, and not again as long as it is silent.
     pub(crate) fn call_briefly(
@@ -445,6 +502,12 @@ impl Control {
             }
         }
     }
+}
+
+/// Returns what follows the name of a process, which may have any bytes.
+fn behind_name(stat: &[u8]) -> Option<String> {
+    let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
+    Some(String::from_utf8_lossy(&stat[name_ends + 1..]).into_owned())
 }
 
 fn after_head<'a>(head: &'a [u8], request: &'a [IoSlice<'_>]) -> Vec<IoSlice<'a>> {

@@ -189,3 +189,42 @@ fn calls_do_not_wait_for_a_silent_owner_and_reach_it_in_their_order() {
     assert!(last.iter().copied().eq(2990..3000), "{last:?}");
     assert!(!control.is_silent());
 }
+
+#[test]
+fn the_state_of_a_process_is_found_behind_any_name() {
+    let found = behind_name(b"17 (a) b) R 1 17");
+    assert_eq!(found.as_deref(), Some(" R 1 17"));
+    assert_eq!(behind_name(b"17"), None);
+    let own = std::fs::read("/proc/self/stat").unwrap();
+    assert!(
+        behind_name(&own)
+            .unwrap()
+            .trim_start()
+            .starts_with(['R', 'S'])
+    );
+}
+
+#[test]
+fn a_call_that_is_not_answered_in_time_names_its_end() {
+    let (ours, theirs) = control_pair().unwrap();
+    let control = Control::new(theirs);
+    let call = |token| Message {
+        kind: MessageKind::Call,
+        id: 1,
+        token,
+        amount: 0,
+    };
+    assert!(give(&ours, 1, [&b""[..], b"done"]));
+    let called = control.call_in_time(|| 7, call(1), &[], 100);
+    assert_eq!(called, Ok(b"done".to_vec()));
+    assert!(matches!(hear(&ours, &mut []), Heard::Message(..)));
+    let called = control.call_in_time(|| 7, call(2), &[], 100);
+    assert_eq!(called, Err(Unheard::Silent));
+    let Heard::Message(heard, ..) = hear(&ours, &mut []) else {
+        panic!("no call");
+    };
+    assert_eq!(heard.amount, 7 + CALL_TIMEOUT.as_nanos() as u64);
+    drop(ours);
+    let called = control.call_in_time(|| 7, call(3), &[], 100);
+    assert_eq!(called, Err(Unheard::Gone));
+}
