@@ -136,15 +136,43 @@ symbols! {
         -> c_int => descriptors::abi::fcntl;
     descriptor [ioctl] (fd: c_int, request: c_ulong, argument: *mut c_void)
         -> c_int => descriptors::abi::ioctl;
-    descriptor [fstat] (fd: c_int, status: *mut stat) -> c_int => descriptors::abi::fstat;
-    descriptor [fstat64] (fd: c_int, status: *mut stat) -> c_int => descriptors::abi::fstat64;
+    descriptor [fstat] (fd: c_int, status: *mut stat) -> c_int => descriptors::identity::abi::fstat;
+    descriptor [fstat64] (fd: c_int, status: *mut stat)
+        -> c_int => descriptors::identity::abi::fstat64;
+    whole [__fxstat] (version: c_int, fd: c_int, status: *mut stat)
+        -> c_int => descriptors::identity::abi::fxstat;
+    whole [__fxstat64] (version: c_int, fd: c_int, status: *mut stat)
+        -> c_int => descriptors::identity::abi::fxstat64;
+    whole [stat] (path: *const c_char, status: *mut stat)
+        -> c_int => descriptors::identity::abi::stat;
+    whole [stat64] (path: *const c_char, status: *mut stat)
+        -> c_int => descriptors::identity::abi::stat64;
+    whole [__xstat] (version: c_int, path: *const c_char, status: *mut stat)
+        -> c_int => descriptors::identity::abi::xstat;
+    whole [__xstat64] (version: c_int, path: *const c_char, status: *mut stat)
+        -> c_int => descriptors::identity::abi::xstat64;
+    whole [fstatat] (at: c_int, path: *const c_char, status: *mut stat, flags: c_int)
+        -> c_int => descriptors::identity::abi::fstatat;
+    whole [fstatat64] (at: c_int, path: *const c_char, status: *mut stat, flags: c_int)
+        -> c_int => descriptors::identity::abi::fstatat64;
+    whole [__fxstatat] (
+        version: c_int, at: c_int, path: *const c_char, status: *mut stat, flags: c_int
+    ) -> c_int => descriptors::identity::abi::fxstatat;
+    whole [__fxstatat64] (
+        version: c_int, at: c_int, path: *const c_char, status: *mut stat, flags: c_int
+    ) -> c_int => descriptors::identity::abi::fxstatat64;
     whole [statx] (
         at: c_int, path: *const c_char, flags: c_int, mask: c_uint, status: *mut libc::statx
-    ) -> c_int => descriptors::abi::statx;
-    whole [__fxstat] (version: c_int, fd: c_int, status: *mut stat)
-        -> c_int => descriptors::abi::fxstat;
-    whole [__fxstat64] (version: c_int, fd: c_int, status: *mut stat)
-        -> c_int => descriptors::abi::fxstat64;
+    ) -> c_int => descriptors::identity::abi::statx;
+    whole [readlink] (path: *const c_char, buf: *mut c_char, len: size_t)
+        -> ssize_t => descriptors::identity::abi::readlink;
+    whole [__readlink_chk] (path: *const c_char, buf: *mut c_char, len: size_t, room: size_t)
+        -> ssize_t => descriptors::identity::abi::readlink_chk;
+    whole [readlinkat] (at: c_int, path: *const c_char, buf: *mut c_char, len: size_t)
+        -> ssize_t => descriptors::identity::abi::readlinkat;
+    whole [__readlinkat_chk] (
+        at: c_int, path: *const c_char, buf: *mut c_char, len: size_t, room: size_t
+    ) -> ssize_t => descriptors::identity::abi::readlinkat_chk;
     creates [open, __open] (path: *const c_char, flags: c_int, mode: mode_t)
         -> c_int => descriptors::created;
     creates [open64, __open64] (path: *const c_char, flags: c_int, mode: mode_t)

@@ -106,10 +106,6 @@ const LEFT: &[(&str, &[&str])] = &[
     (
         "names and directories, not descriptors of ours",
         &[
-            "readlink",
-            "readlinkat",
-            "__readlink_chk",
-            "__readlinkat_chk",
             "readdir",
             "readdir64",
             "readdir_r",

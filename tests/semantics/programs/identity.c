@@ -1,5 +1,6 @@
-/* What names a socket is the same in each process that has it: st_ino of fstat and SO_COOKIE, after
- * fork, and in a program that gets the socket in a message (SCM_RIGHTS). */
+/* What names a socket is the same in each process that has it: st_ino of fstat, SO_COOKIE and the
+ * link in /proc/self/fd, after fork, and in a program that gets the socket in a message
+ * (SCM_RIGHTS). */
 #include "t.h"
 #include <sys/un.h>
 
@@ -10,7 +11,7 @@ enum { CHANNEL = 40 };
 static char self[256];
 
 struct identity {
-    unsigned long inode, cookie;
+    unsigned long inode, cookie, link;
 };
 
 static struct identity of(int fd) {
@@ -19,6 +20,9 @@ static struct identity of(int fd) {
     socklen_t len = sizeof it.cookie;
     fstat(fd, &status), it.inode = status.st_ino;
     if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &it.cookie, &len)) it.cookie = 0;
+    char path[32], link[64] = "";
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (readlink(path, link, sizeof link - 1) > 0) sscanf(link, "socket:[%lu]", &it.link);
     return it;
 }
 
@@ -49,8 +53,10 @@ static int receiver(int channel) {
     struct identity told;
     for (int fd; (fd = received(channel, &told)) >= 0; close(fd)) {
         struct identity here = of(fd), again = of(fd);
-        NOTE("  received: inode %s, cookie %s%s", here.inode == told.inode ? "equal" : "differs",
+        NOTE("  received: inode %s, cookie %s, link %s%s",
+             here.inode == told.inode ? "equal" : "differs",
              here.cookie == told.cookie ? "equal" : "differs",
+             here.link == told.link ? "equal" : "differs",
              memcmp(&here, &again, sizeof here) ? ", and they change" : "");
         pass(channel, fd, &here);
     }
@@ -65,12 +71,13 @@ static int ended(pid_t child) {
 
 static void check(const char *what, int fd, int channel) {
     struct identity it = of(fd), told;
-    NOTE("%s: inode %s, cookie %s", what, it.inode ? "known" : "none",
-         it.cookie ? "known" : "none");
+    NOTE("%s: inode %s, cookie %s, link %s", what, it.inode ? "known" : "none",
+         it.cookie ? "known" : "none", it.link == it.inode ? "equal" : "differs");
     pid_t child = fork();
     if (!child) {
         struct identity here = of(fd);
-        _exit((here.inode != it.inode) + 2 * (here.cookie != it.cookie));
+        _exit((here.inode != it.inode) + 2 * (here.cookie != it.cookie) +
+              4 * (here.link != it.link));
     }
     NOTE("  in a child: %d", ended(child));
     pass(channel, fd, &it);

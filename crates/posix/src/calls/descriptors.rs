@@ -154,15 +154,6 @@ impl Process {
         let _ = self.wait(&plan, |_| Ok(is_done().then_some(())));
     }
 
-    /// Returns the inode of a socket for `fstat`.
-    #[must_use]
-    pub fn inode(&self, fd: i32) -> Option<u64> {
-        match self.table.find(fd)? {
-            Entry::Socket(socket) => Some(self.ids.inode_of(&socket)),
-            Entry::Set(_) | Entry::Routes(_) => None,
-        }
-    }
-
     /// `dup`.
     pub fn dup(&self, fd: i32) -> Outcome<i32> {
         self.dup_from(fd, 0, false)

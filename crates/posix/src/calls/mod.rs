@@ -7,6 +7,7 @@ mod connect;
 mod descriptors;
 mod epoll;
 mod fork;
+mod identity;
 mod idle;
 mod in_place;
 mod interfaces;

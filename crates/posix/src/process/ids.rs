@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::process::table::Entry;
 use crate::socket::description::Description;
 
 #[derive(Debug)]
@@ -25,6 +26,14 @@ impl Ids {
     /// The inode of a socket of this process.
     pub(crate) fn inode_of(&self, socket: &Description) -> u64 {
         socket.inode(self.pid.load(Ordering::Relaxed))
+    }
+
+    /// A place in the order of files; a file of the kernel's comes first.
+    pub(crate) fn rank(&self, entry: Option<Entry>) -> Option<(u8, u64)> {
+        match entry? {
+            Entry::Socket(socket) => Some((0, self.inode_of(&socket))),
+            entry => Some(entry.order()),
+        }
     }
 
     /// Notes, in a forked child, that this is another process; returns the parent's number.

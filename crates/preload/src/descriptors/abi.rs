@@ -1,9 +1,8 @@
 //! Interposed calls on descriptors, with C's signatures.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
-use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
+use core::ffi::{c_int, c_ulong, c_void};
 
-use libc::stat;
 use slipstack_posix::{Errno, Owner, OwnerKind, Process};
 
 use super::closing::abi::is_private;
@@ -12,7 +11,6 @@ use crate::call::{Restart, answer_uncancelled, is_ours};
 use crate::next;
 use crate::raw::fail;
 use crate::stdio::standard::abi::on_placed;
-use crate::thread::InCall;
 use crate::{abi, interfaces, process};
 
 pub unsafe fn dup(fd: c_int) -> c_int {
@@ -164,74 +162,6 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
         serve_owners(fd);
     }
     result as c_int
-}
-
-/// All undecided sockets share one kernel file: each reports an inode of its own.
-unsafe fn numbered(fd: c_int, status: *mut stat, result: c_int) -> c_int {
-    if result != 0 {
-        return result;
-    }
-    let inode = process::current().and_then(|process| {
-        let _in_call = InCall::enter();
-        process.inode(fd)
-    });
-    // SAFETY: the program's structure, which libc has filled.
-    if let (Some(inode), Some(status)) = (inode, unsafe { status.as_mut() }) {
-        status.st_ino = inode;
-    }
-    result
-}
-
-pub unsafe fn fstat(fd: c_int, status: *mut stat) -> c_int {
-    // SAFETY: the program's own call.
-    let result = unsafe { (next::fstat.get())(fd, status) };
-    // SAFETY: the program's structure.
-    unsafe { numbered(fd, status, result) }
-}
-
-pub unsafe fn fstat64(fd: c_int, status: *mut stat) -> c_int {
-    // SAFETY: the program's own call.
-    let result = unsafe { (next::fstat64.get())(fd, status) };
-    // SAFETY: the program's structure.
-    unsafe { numbered(fd, status, result) }
-}
-
-/// `fstat` of programs that were linked with an older glibc.
-pub unsafe fn fxstat(version: c_int, fd: c_int, status: *mut stat) -> c_int {
-    // SAFETY: the program's own call.
-    let result = unsafe { (next::__fxstat.get())(version, fd, status) };
-    // SAFETY: the program's structure.
-    unsafe { numbered(fd, status, result) }
-}
-
-pub unsafe fn fxstat64(version: c_int, fd: c_int, status: *mut stat) -> c_int {
-    // SAFETY: the program's own call.
-    let result = unsafe { (next::__fxstat64.get())(version, fd, status) };
-    // SAFETY: the program's structure.
-    unsafe { numbered(fd, status, result) }
-}
-
-pub unsafe fn statx(
-    at: c_int,
-    path: *const c_char,
-    flags: c_int,
-    mask: c_uint,
-    status: *mut libc::statx,
-) -> c_int {
-    // SAFETY: the program's own call.
-    let result = unsafe { (next::statx.get())(at, path, flags, mask, status) };
-    // SAFETY: libc has read the path as a C string, or the kernel has taken the null pointer as an
-    // empty one.
-    let is_itself = || unsafe { path.as_ref() }.is_none_or(|first| *first == 0);
-    if result == 0 && flags & libc::AT_EMPTY_PATH != 0 && is_ours(at) && is_itself() {
-        let _in_call = InCall::enter();
-        let inode = process::current().and_then(|process| process.inode(at));
-        // SAFETY: the program's structure, which libc has filled.
-        if let (Some(inode), Some(status)) = (inode, unsafe { status.as_mut() }) {
-            status.stx_ino = inode;
-        }
-    }
-    result
 }
 
 pub unsafe fn pipe(pair: *mut c_int) -> c_int {

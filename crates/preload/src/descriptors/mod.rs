@@ -2,6 +2,7 @@
 
 pub mod abi;
 pub mod closing;
+pub mod identity;
 
 use crate::process;
 use crate::thread::{self, InCall};

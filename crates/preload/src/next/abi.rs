@@ -1,5 +1,9 @@
 //! Links to libc: one for each row of the table, under the first of its names.
-#![allow(non_upper_case_globals, reason = "named as the functions they are")]
+#![allow(
+    non_upper_case_globals,
+    non_camel_case_types,
+    reason = "named as the functions they are"
+)]
 
 macro_rules! symbols {
     ($(
@@ -29,11 +33,13 @@ use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use libc::{
     FILE, addrinfo, epoll_event, fd_set, ifaddrs, iovec, mmsghdr, mode_t, msghdr, nfds_t, off64_t,
     pid_t, pollfd, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t, pthread_t,
-    rlimit, sigset_t, size_t, sockaddr, socklen_t, ssize_t, stat, termios, timespec, timeval,
-    winsize,
+    rlimit, sigset_t, size_t, sockaddr, socklen_t, ssize_t, termios, timespec, timeval, winsize,
 };
 
 use super::Next;
+
+/// The structure, without the function of that name.
+type stat = libc::stat;
 
 /// `struct __user_cap_header_struct`.
 #[repr(C)]

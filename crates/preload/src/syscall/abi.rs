@@ -6,6 +6,7 @@ use slipstack_posix::Errno;
 
 use super::{KERNEL_SET, waits};
 use crate::call::is_ours;
+use crate::descriptors::identity;
 use crate::privileges::abi::{before_seccomp, change_user};
 use crate::privileges::is_change_of_user;
 use crate::raw::{self, fail};
@@ -40,6 +41,10 @@ unsafe fn route(number: c_long, args: [usize; 6]) -> Option<c_long> {
     process::current()?;
     // SAFETY: the program's own call.
     if let Some(result) = unsafe { special(number, args) } {
+        return Some(result);
+    }
+    // SAFETY: the program's own call.
+    if let Some(result) = unsafe { names(number, args) } {
         return Some(result);
     }
     // SAFETY: the program's own call.
@@ -184,6 +189,33 @@ unsafe fn special(number: c_long, args: [usize; 6]) -> Option<c_long> {
     Some(result.into())
 }
 
+/// Calls that tell which file a name or a number stands for.
+unsafe fn names(number: c_long, args: [usize; 6]) -> Option<c_long> {
+    let [a, b, c, d, e, _] = args;
+    let result = match number {
+        // SAFETY: the program's own call.
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_readlink => unsafe { identity::abi::readlink(a as *const _, b as *mut _, c) },
+        // SAFETY: the program's own call.
+        libc::SYS_readlinkat => unsafe {
+            identity::abi::readlinkat(a as c_int, b as *const _, c as *mut _, d)
+        },
+        // SAFETY: the program's own call.
+        libc::SYS_newfstatat => unsafe {
+            identity::abi::fstatat(a as c_int, b as *const _, c as *mut _, d as c_int) as isize
+        },
+        // SAFETY: the program's own call.
+        libc::SYS_statx => unsafe {
+            let (at, path, flags) = (a as c_int, b as *const _, c as c_int);
+            identity::abi::statx(at, path, flags, d as u32, e as *mut _) as isize
+        },
+        // SAFETY: the program's own call.
+        libc::SYS_kcmp => return unsafe { identity::abi::kcmp(args) },
+        _ => return None,
+    };
+    Some(result as c_long)
+}
+
 /// Calls whose first argument is a descriptor of ours.
 unsafe fn on_ours(number: c_long, args: [usize; 6]) -> Option<c_long> {
     let [a, b, c, d, e, f] = args;
@@ -267,6 +299,8 @@ unsafe fn on_ours_plain(number: c_long, args: [usize; 6]) -> Option<c_long> {
             // SAFETY: the program's own call.
             unsafe { sockets::abi::setsockopt(fd, b as c_int, c as c_int, d as *const _, e as u32) }
         }
+        // SAFETY: the program's own call.
+        libc::SYS_fstat => unsafe { identity::abi::fstat(fd, b as *mut _) },
         // SAFETY: the program's own call.
         libc::SYS_dup => unsafe { descriptors::abi::dup(fd) },
         // SAFETY: the program's own call.
