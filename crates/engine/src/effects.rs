@@ -135,20 +135,18 @@ impl Effects for Fx<'_> {
 
     fn datagram(&mut self, udp: UdpId, datagram: &DatagramIn<'_>) {
         let now = self.env.now;
+        if datagram.is_to_group && !datagram.is_copy {
+            self.env.shared.served.clear();
+        }
         let Some(owner) = self.env.udp_owner(udp) else {
             return;
         };
         if !self.env.owned.is_empty() && self.env.hand_over(owner, datagram) {
             return;
         }
-        let owner = self.env.choose_sharer(owner, datagram.is_to_group);
-        let Some(client) = self.env.client(owner.client) else {
+        let Some(owner) = self.env.choose_sharer(owner, datagram) else {
             return;
         };
-        let Some((socket, end)) = client.find(owner.sock) else {
-            return;
-        };
-        socket.received_at = now;
         let envelope = Envelope {
             peer: Some(datagram.from),
             local: Some(datagram.to),
@@ -156,19 +154,12 @@ impl Effects for Fx<'_> {
             ttl: Some(datagram.ttl),
             segment: datagram.segment,
             time_ns: now.0,
-            lost: socket.lost,
+            lost: 0,
             link: Some(datagram.link),
             mark: None,
             class: None,
         };
-        let taken = socket.push_datagram(end, owner.sock, &envelope, datagram.payload);
-        if !taken {
-            socket.lost = socket.lost.wrapping_add(1);
-        }
-        client.list_holder(owner.sock);
-        if !taken {
-            self.env.counters.rx_datagrams_lost += 1;
-        }
+        self.env.push_datagram(owner, envelope, datagram.payload);
     }
 
     #[inline]

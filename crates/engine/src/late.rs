@@ -44,8 +44,13 @@ impl Engine {
                 continue;
             }
             let count = if late.is_long { BATCH } else { late.here };
-            for (link, frame) in self.withdraw_datagrams(late.owner, count) {
-                self.on_local(now, link, &frame);
+            for datagram in self.withdraw_datagrams(late.owner, count, true) {
+                match datagram {
+                    Withdrawn::Frame(link, frame) => self.on_local(now, link, &frame),
+                    Withdrawn::Common(envelope, payload) => {
+                        self.env.give_to_sharer(late.owner, envelope, &payload);
+                    }
+                }
                 progress = true;
             }
         }
@@ -62,7 +67,12 @@ impl Engine {
         if takers.is_empty() {
             return false;
         }
-        let frames = self.withdraw_datagrams(late.owner, BATCH);
+        let withdrawn = self.withdraw_datagrams(late.owner, BATCH, false);
+        let frames = withdrawn.into_iter().filter_map(|datagram| match datagram {
+            Withdrawn::Frame(link, frame) => Some((link, frame)),
+            Withdrawn::Common(..) => None,
+        });
+        let frames: Vec<_> = frames.collect();
         for ((link, frame), slot) in frames.iter().zip(takers.into_iter().cycle()) {
             let message = InboxMessage::Frame { link: *link, frame };
             let interconnect = self.env.local.interconnect.as_ref();
@@ -115,8 +125,14 @@ impl Engine {
         Ok(Reply::Done)
     }
 
-    /// Takes the oldest unread datagrams back, as frames with their links: at most `count`.
-    fn withdraw_datagrams(&mut self, owner: Owner, count: usize) -> Vec<(u16, Vec<u8>)> {
+    /// Takes the oldest unread datagrams back: at most `count`. `is_for_sharers`: those that only a
+    /// sharer on this engine may have, too.
+    fn withdraw_datagrams(
+        &mut self,
+        owner: Owner,
+        count: usize,
+        is_for_sharers: bool,
+    ) -> Vec<Withdrawn> {
         let role = self.env.socket(owner).map(|socket| socket.role);
         let Some(Role::Datagram(id)) = role else {
             return Vec::new();
@@ -135,22 +151,30 @@ impl Engine {
             let (from, oldest) = socket
                 .receive
                 .oldest_datagrams(end, owner.sock, BATCH_BYTES);
-            let (mut frames, mut upto) = (Vec::new(), from);
+            let (mut found, mut upto) = (Vec::new(), from);
             for (envelope, payload, at) in &oldest {
                 let datagram = of_ring(envelope, payload);
-                let has_room = frames.is_empty() || frames.len() + pieces_of(&datagram) <= count;
+                let has_room = found.is_empty() || found.len() + pieces_of(&datagram) <= count;
+                let is_common = is_for_sharers && pieces_of(&datagram) == 1;
                 // The program keeps a datagram that others cannot have, and those behind it.
-                if !has_room || !queue.takes(&datagram, &self.stack) {
-                    break;
+                match queue.takes(&datagram, &self.stack) {
+                    _ if !has_room => break,
+                    true => {
+                        let frames = self.frames_of(&datagram).into_iter();
+                        found.extend(frames.map(|(link, frame)| Withdrawn::Frame(link, frame)));
+                    }
+                    false if is_common && queue.holds(&datagram) => {
+                        found.push(Withdrawn::Common(*envelope, payload.clone()));
+                    }
+                    false => break,
                 }
-                frames.extend(self.frames_of(&datagram));
                 upto = *at;
             }
             if upto == from {
                 break;
             }
             if self.env.take_back(owner, from, upto) {
-                return frames;
+                return found;
             }
         }
         Vec::new()
@@ -177,6 +201,14 @@ impl Engine {
     }
 }
 
+/// An unread datagram that was taken back.
+enum Withdrawn {
+    /// As it arrived, with its link.
+    Frame(u16, Vec<u8>),
+    /// One to a group, a broadcast or foreign address: each socket there has had it.
+    Common(Envelope, Vec<u8>),
+}
+
 /// A socket, as far as it says which datagrams can lie in its ring. The program can write into it:
 /// it could send to others in anybody's name.
 pub(crate) struct Queue {
@@ -189,15 +221,18 @@ pub(crate) struct Queue {
 impl Queue {
     /// Whether a datagram may have come, and can come again: it went to one of our addresses.
     pub(crate) fn takes(&self, it: &DatagramIn<'_>, stack: &Stack) -> bool {
+        self.holds(it) && stack.is_own(it.to.ip()) && pieces_of(it) <= PIECES_MAX
+    }
+
+    /// Whether a datagram may have come.
+    fn holds(&self, it: &DatagramIn<'_>) -> bool {
         let is_here = it.to.port() == self.port && self.span.takes(it.to.ip());
         let is_peer = |remote: SocketAddr| {
             remote == it.from || remote.port() == 0 && remote.ip() == it.from.ip()
         };
         is_here
             && self.remote.is_none_or(is_peer)
-            && stack.is_own(it.to.ip())
             && (self.link == 0 || self.link == Choice::link_of(it.link))
-            && pieces_of(it) <= PIECES_MAX
     }
 }
 
@@ -218,6 +253,7 @@ pub(crate) fn of_ring<'a>(envelope: &Envelope, payload: &'a [u8]) -> DatagramIn<
         segment: envelope.segment,
         link: envelope.link.unwrap_or(0),
         is_to_group: false,
+        is_copy: false,
     }
 }
 

@@ -68,6 +68,9 @@ pub(crate) struct Shared {
     pub(crate) due_at: Instant,
     /// Other engines that have been called.
     pub(crate) called: Vec<Called>,
+    /// The sockets that have received the present datagram to a group, each with the first part
+    /// for which the stack had it.
+    pub(crate) served: Vec<(SharedName, Owner)>,
 }
 
 impl Default for Shared {
@@ -77,6 +80,7 @@ impl Default for Shared {
             watched: Vec::new(),
             due_at: Instant::FAR_FUTURE,
             called: Vec::new(),
+            served: Vec::new(),
         }
     }
 }

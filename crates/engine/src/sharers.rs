@@ -6,8 +6,8 @@
 //! goes to others ([`crate::late`]). Without this the stack would give everything to the socket
 //! that was bound last.
 
-use slipstack_channel::Transport;
-use slipstack_stack::Instant;
+use slipstack_channel::{Envelope, Transport};
+use slipstack_stack::{DatagramIn, Instant};
 
 use crate::client::{ClientId, Role};
 use crate::environment::Environment;
@@ -98,12 +98,68 @@ impl Environment {
         }
     }
 
-    /// Returns whose datagram it is that the stack has for `owner`. One to a group goes to each.
+    /// Returns whose datagram it is that the stack has for `owner`. `None`: it is one to a group,
+    /// and a sharer of the socket has it.
     #[inline]
-    pub(crate) fn choose_sharer(&mut self, owner: Owner, is_to_group: bool) -> Owner {
-        match self.shared.sockets.is_empty() || is_to_group {
-            true => owner,
-            false => self.choose_among_sharers(owner),
+    pub(crate) fn choose_sharer(
+        &mut self,
+        owner: Owner,
+        datagram: &DatagramIn<'_>,
+    ) -> Option<Owner> {
+        if self.shared.sockets.is_empty() {
+            return Some(owner);
+        }
+        let is_theirs = !datagram.is_to_group || self.is_first_of_sharers(owner);
+        is_theirs.then(|| self.choose_among_sharers(owner))
+    }
+
+    /// Returns whether the stack has a datagram to a group for this socket before its sharers: the
+    /// process that gets it is chosen then.
+    #[cold]
+    fn is_first_of_sharers(&mut self, owner: Owner) -> bool {
+        let name = self.name_of_shared(owner);
+        let Some(name) = name.filter(|_| !self.is_connected(owner)) else {
+            return true;
+        };
+        let served = &mut self.shared.served;
+        match served.iter().find(|it| it.0 == name) {
+            // Each of the datagrams that have been joined is the socket's that had the first one.
+            Some((_, first)) => *first == owner,
+            None => {
+                served.push((name, owner));
+                true
+            }
+        }
+    }
+
+    /// Gives a datagram that was taken back to a sharer of its socket, as it arrived.
+    #[cold]
+    pub(crate) fn give_to_sharer(&mut self, owner: Owner, envelope: Envelope, payload: &[u8]) {
+        let owner = self.choose_among_sharers(owner);
+        self.push_datagram(owner, envelope, payload);
+    }
+
+    /// Puts a datagram into a socket's queue.
+    pub(crate) fn push_datagram(&mut self, owner: Owner, envelope: Envelope, payload: &[u8]) {
+        let now = self.now;
+        let Some(client) = self.client(owner.client) else {
+            return;
+        };
+        let Some((socket, end)) = client.find(owner.sock) else {
+            return;
+        };
+        socket.received_at = now;
+        let envelope = Envelope {
+            lost: socket.lost,
+            ..envelope
+        };
+        let is_taken = socket.push_datagram(end, owner.sock, &envelope, payload);
+        if !is_taken {
+            socket.lost = socket.lost.wrapping_add(1);
+        }
+        client.list_holder(owner.sock);
+        if !is_taken {
+            self.counters.rx_datagrams_lost += 1;
         }
     }
 

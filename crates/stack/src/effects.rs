@@ -154,6 +154,8 @@ pub struct DatagramIn<'a> {
     pub link: u16,
     /// Each socket that takes its address receives it.
     pub is_to_group: bool,
+    /// Another socket has received it before.
+    pub is_copy: bool,
 }
 
 /// A datagram to send. The socket's options and the routes decide the fields it leaves open.

@@ -1,9 +1,11 @@
 """Two processes with one UDP socket, each of which is away for a while with each datagram that it
-takes: one_queue.py HOW PORT. They answer with their number and the datagram.
+takes: one_queue.py HOW PORT ADDRESS. They answer with their number and the datagram.
 
 HOW: `fork`: children of one that has not used the socket; `epoll`: those wait by epoll, without
 blocking; `message`: one gets the socket from the other in a message; `program`: one is another
-program, which the other starts."""
+program, which the other starts; `group`: as fork, and the socket is in a group by ADDRESS;
+`groups`: as group, with two sockets, each of which two children have: the answer begins with the
+number of the socket."""
 
 import os
 import select
@@ -14,6 +16,7 @@ import sys
 import time
 
 AWAY_SECONDS = 1
+GROUP = "239.7.7.8"
 
 
 def bound(port):
@@ -22,8 +25,17 @@ def bound(port):
     return sock
 
 
-def answers(sock, by_epoll=False):
-    own = b"%d " % os.getpid()
+def in_group(port, address):
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("0.0.0.0", int(port)))
+    member = socket.inet_aton(GROUP) + socket.inet_aton(address)
+    sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+    return sock
+
+
+def answers(sock, by_epoll=False, number=None):
+    own = b"%d " % (os.getpid() if number is None else number)
     epoll = select.epoll()
     if by_epoll:
         sock.setblocking(False)
@@ -84,7 +96,7 @@ def ends_with(workers):
     signal.signal(signal.SIGTERM, end)
 
 
-def main(how, port):
+def main(how, port, address=None):
     if how == "started":
         return answers(socket.socket(fileno=int(port)))
     if how == "program":
@@ -92,8 +104,12 @@ def main(how, port):
     if how == "message":
         one, other = socket.socketpair()
         workers = [child(sends, one, port), child(receives, other)]
+    elif how == "groups":
+        socks = [in_group(port, address) for _ in range(2)]
+        numbered = [(number, sock) for number, sock in enumerate(socks) for _ in range(2)]
+        workers = [child(answers, sock, False, number) for number, sock in numbered]
     else:
-        sock = bound(port)
+        sock = in_group(port, address) if how == "group" else bound(port)
         workers = [child(answers, sock, how == "epoll") for _ in range(2)]
 
     ends_with(workers)

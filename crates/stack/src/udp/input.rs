@@ -53,6 +53,7 @@ impl Udp {
             segment: joined(&datagram, meta),
             link: meta.link,
             is_to_group: ip.group,
+            is_copy: false,
         };
         if ip.group {
             return self.deliver_to_group(&arrived, cx, fx);
@@ -121,7 +122,11 @@ impl Udp {
         let mut delivered = 0;
         for (id, _) in self.takers(arrived.from, arrived.to, arrived.link) {
             if self.hears(id, arrived) {
-                self.deliver(id, arrived, cx, fx);
+                let copy = DatagramIn {
+                    is_copy: delivered > 0,
+                    ..*arrived
+                };
+                self.deliver(id, &copy, cx, fx);
                 delivered += 1;
             }
         }
