@@ -100,6 +100,9 @@ static void all(int channel, int port) {
     check("datagrams of all addresses", datagrams[1], channel);
     bind_to(datagrams[2], own_ip(), port + 6), connect_to(datagrams[2], peer_ip(), 7001);
     check("a connected datagram socket", datagrams[2], channel);
+    int unbound[] = {socket(AF_INET, SOCK_STREAM, 0), socket(AF_INET6, SOCK_DGRAM, 0)};
+    check("an unbound one", unbound[0], channel);
+    check("unbound datagrams of IPv6", unbound[1], channel);
     bind_to(fresh, own_ip(), port + 3);
     check("bound", fresh, channel);
     int loopback = socket(AF_INET, SOCK_STREAM, 0), everywhere = socket(AF_INET, SOCK_STREAM, 0);

@@ -15,6 +15,7 @@ use crate::epoll::Set;
 use crate::lending::StewardSockets;
 use crate::process::Process;
 use crate::process::lending::ForkLending;
+use crate::process::lending::word::read_word;
 use crate::process::place::share_datagrams;
 use crate::process::renewal::Parentage;
 use crate::process::report::Reason;
@@ -254,12 +255,13 @@ impl Process {
                 'u'
             }
             None if is_stream && socket.cold.lock().bound.is_some() => 'b',
-            None => {
-                socket.materialize_for_exec(self);
-                return None;
-            }
+            None if self.name_unbound(socket) => match socket.kind {
+                Kind::Stream => 'b',
+                Kind::Dgram => 'u',
+            },
             _ => return None,
         };
+        self.leave_word(socket, socket.kernel_number(), remote);
         let nonblocking = if socket.is_nonblocking() { "n" } else { "" };
         let inode = self.ids.inode_of(socket);
         let remote = remote.map_or_else(String::new, |it| format!("/{it}"));
@@ -344,9 +346,14 @@ impl Process {
         socket.set_inode(inode.parse().unwrap_or(0));
         self.learn_from_kernel(&socket, number);
         socket.note_v6_only(number);
+        if let Some(word) = read_word(&*self.kernel, number.number()) {
+            word.apply(&socket);
+        }
         let is_wildcard = addr.ip().is_unspecified();
-        socket.cold.lock().bound = Some(Bound::of_kernel(addr));
+        let is_bound = addr.port() != 0;
+        socket.cold.lock().bound = is_bound.then(|| Bound::of_kernel(addr));
         let decided = match kind {
+            _ if !is_bound => None,
             Kind::Stream if item.starts_with('b') => None,
             Kind::Stream => {
                 let backlog = backlog_of(&*self.kernel, number);

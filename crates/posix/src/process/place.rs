@@ -17,6 +17,7 @@ use crate::kernel::Kernel;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::engines::listen_on_stack;
+use crate::process::lending::word::forget_word;
 use crate::process::report::{Given, Reason};
 use crate::process::subject::Subject;
 use crate::ready::{Watch, Watcher};
@@ -90,7 +91,11 @@ impl Process {
         why: Reason,
         given: Given,
     ) -> Result<(), Errno> {
+        let had_kernel = socket.has_kernel();
         let number = self.materialize(socket)?;
+        if had_kernel {
+            forget_word(&*self.kernel, number.number());
+        }
         if !socket.is_nonblocking() {
             set_nonblocking(number, false)?;
         }

@@ -17,7 +17,7 @@ pub(crate) mod starting;
 mod succeeding;
 mod takeover;
 mod taking;
-mod word;
+pub(crate) mod word;
 
 pub use ended::BorrowedEnd;
 pub use forking::ForkLending;

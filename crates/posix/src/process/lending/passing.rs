@@ -95,7 +95,7 @@ impl Process {
                 None
             }
             None if !is_bound(&socket) => {
-                socket.materialize_for_exec(self);
+                self.name_unbound(&socket);
                 None
             }
             Some(Decided::Dgram(dgram)) => {
@@ -112,14 +112,29 @@ impl Process {
         }
     }
 
-    fn leave_word(
+    /// Gives a socket that is not bound a kernel's part by which the receiver knows it for one of
+    /// the stack's. Returns whether it has one.
+    pub(crate) fn name_unbound(&self, socket: &Arc<Description>) -> bool {
+        if !socket.materialize_for_exec(self) {
+            return false;
+        }
+        let part = socket.kernel_number();
+        if let Some(number) = part {
+            let _ = sockopt::set_ip_freebind(number.as_fd(), true);
+        }
+        self.leave_word(socket, part, None);
+        true
+    }
+
+    pub(crate) fn leave_word(
         &self,
         socket: &Description,
         part: Option<Descriptor>,
         remote: Option<SocketAddr>,
     ) {
         let inode = self.ids.inode_of(socket);
-        leave_word(&*self.kernel, socket, part, Word { inode, remote });
+        let word = Word::of(socket, inode, remote);
+        leave_word(&*self.kernel, socket, part, &word);
     }
 
     fn make_passed_connection(
@@ -195,7 +210,7 @@ impl Process {
         {
             let (is_nonblocking, word) = take_word(&*self.kernel, fd);
             let ending = if is_nonblocking { "n" } else { "" };
-            let inode = word.map_or(0, |word| word.inode);
+            let inode = word.as_ref().map_or(0, |word| word.inode);
             self.inherit(&format!("{letter}{fd}{ending}/{inode}"));
             if let Some(remote) = word.and_then(|word| word.remote) {
                 self.table.connect_received(fd, remote);

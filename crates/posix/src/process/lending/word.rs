@@ -1,7 +1,12 @@
-//! The word that the kernel's part of a socket carries to the program that it is sent to: whether
-//! calls on the socket block, its inode, and the address that a datagram socket is connected to.
+//! The word that the kernel's part of a socket carries to the program that gets it: whether calls
+//! on the socket block, its inode, the address that a datagram socket is connected to, and options
+//! that the kernel's part cannot tell.
+//!
+//! A word is the beginning of the socket's filter: constants that are loaded and not used. The
+//! program's own filter follows, or an instruction that lets everything pass.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::sync::atomic::Ordering;
 
 use slipstack_mem::Descriptor;
 
@@ -9,81 +14,209 @@ use crate::kernel::Kernel;
 use crate::process::table::Table;
 use crate::socket::Side;
 use crate::socket::description::{Decided, Description};
-use crate::socket::options::attaching::{ATTACH, attach_filter};
+use crate::socket::options::attaching::{ATTACH, DETACH, attach_filter, filter_in, is_extended};
+use crate::socket::options::{Membership, Options, Set, is_untold};
 
 /// SO_SELECT_ERR_QUEUE (asm-generic/socket.h), which has no effect on sockets without an error
 /// queue.
 const MODE: i32 = 45;
 
 /// The first constant of a filter that carries a word.
-const MARK: u32 = 0x51a9_57ac;
+const MARK: u32 = 0x51a9_57ad;
 /// BPF_LD | BPF_W | BPF_IMM and BPF_RET | BPF_K (linux/filter.h).
 const LOAD: u16 = 0x00;
 const RETURN: u16 = 0x06;
 const INSTRUCTION: usize = 8;
-/// The mark, two words of the inode, the port, the zone and four words of the address.
-const CONSTANTS: usize = 9;
+/// BPF_MAXINSNS (linux/bpf_common.h).
+const INSTRUCTIONS_MAX: usize = 4096;
+/// Bytes of options that are carried at most.
+const OPTIONS_MAX: usize = 5120;
+/// Bytes of the inode, the port, the zone, the address and the offset of SO_PEEK_OFF.
+const FIXED: usize = 8 + 2 + 4 + 16 + 4;
+/// Bytes of a membership without its sources: the group, the link, the mode and how many they are.
+const MEMBERSHIP: usize = 16 + 2 + 1 + 2;
 
 /// Facts that a socket is sent with, beside its mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Word {
     pub(crate) inode: u64,
     pub(crate) remote: Option<SocketAddr>,
+    peek_offset: i32,
+    memberships: Vec<Membership>,
+    /// Options that the kernel's part does not tell, and the program's filter.
+    options: Options,
 }
 
-/// A filter that lets everything pass and has a word among its constants.
-fn code_of(word: Word) -> Vec<u8> {
-    // No socket is connected to port 0 of the unspecified address.
-    let (ip, port, zone) = match word.remote {
-        Some(SocketAddr::V4(addr)) => (addr.ip().to_ipv6_mapped(), addr.port(), 0),
-        Some(SocketAddr::V6(addr)) => (*addr.ip(), addr.port(), addr.scope_id()),
-        None => (Ipv6Addr::UNSPECIFIED, 0, 0),
-    };
-    let [high, low] = [ip.to_bits() >> 64, ip.to_bits()].map(|half| half as u64);
-    let constants: [u32; CONSTANTS] = [
-        MARK,
-        (word.inode >> 32) as u32,
-        word.inode as u32,
-        u32::from(port),
-        zone,
-        (high >> 32) as u32,
-        high as u32,
-        (low >> 32) as u32,
-        low as u32,
-    ];
-    let loads = constants.into_iter().map(|constant| (LOAD, constant));
-    let all = loads.chain([(RETURN, u32::MAX)]);
-    all.flat_map(|(code, constant)| {
-        let [a, b] = code.to_ne_bytes();
-        let [c, d, e, f] = constant.to_ne_bytes();
-        [a, b, 0, 0, c, d, e, f]
-    })
-    .collect()
-}
-
-fn word_in(code: &[u8]) -> Option<Word> {
-    let mut constants = [0; CONSTANTS];
-    for (constant, one) in constants.iter_mut().zip(code.chunks_exact(INSTRUCTION)) {
-        *constant = u32::from_ne_bytes(*one.last_chunk()?);
+impl Word {
+    pub(crate) fn of(socket: &Description, inode: u64, remote: Option<SocketAddr>) -> Word {
+        let cold = socket.cold.lock();
+        let mut options = Options::default();
+        let all = cold.options.all().iter();
+        let is_meant = |set: &&Set| is_untold(set.level, set.name) && !is_extended(set);
+        for set in all.filter(is_meant) {
+            options.set(set.level, set.name, &set.value);
+        }
+        if let Some(code) = filter_in(&cold.options) {
+            options.set(ATTACH.0, ATTACH.1, code);
+        }
+        Word {
+            inode,
+            remote,
+            peek_offset: socket.peek_offset.load(Ordering::Relaxed),
+            memberships: cold.memberships.clone(),
+            options,
+        }
     }
-    let [mark, high, low, port, zone, words @ ..] = constants;
-    if mark != MARK {
+
+    /// Gives the options to a socket that has learnt the others from the kernel's part.
+    pub(crate) fn apply(self, socket: &Description) {
+        let mut cold = socket.cold.lock();
+        for set in self.options.all() {
+            cold.options.set(set.level, set.name, &set.value);
+        }
+        cold.memberships = self.memberships;
+        socket
+            .peek_offset
+            .store(self.peek_offset, Ordering::Relaxed);
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        // No socket is connected to port 0 of the unspecified address.
+        let (ip, port, zone) = match self.remote {
+            Some(SocketAddr::V4(addr)) => (addr.ip().to_ipv6_mapped(), addr.port(), 0),
+            Some(SocketAddr::V6(addr)) => (*addr.ip(), addr.port(), addr.scope_id()),
+            None => (Ipv6Addr::UNSPECIFIED, 0, 0),
+        };
+        let mut all = Vec::with_capacity(FIXED + OPTIONS_MAX);
+        all.extend(self.inode.to_le_bytes());
+        all.extend(port.to_le_bytes());
+        all.extend(zone.to_le_bytes());
+        all.extend(ip.octets());
+        all.extend(self.peek_offset.to_le_bytes());
+        all.extend((self.memberships.len() as u16).to_le_bytes());
+        for one in &self.memberships {
+            all.extend(wide(one.group).octets());
+            all.extend(one.link.to_le_bytes());
+            all.push(u8::from(one.is_exclude));
+            all.extend((one.sources.len() as u16).to_le_bytes());
+            all.extend(one.sources.iter().flat_map(|source| wide(*source).octets()));
+        }
+        let mut untold = Options::default();
+        let own = |set: &&Set| (set.level, set.name) != ATTACH;
+        for set in self.options.all().iter().filter(own) {
+            untold.set(set.level, set.name, &set.value);
+        }
+        let mut room = [0; OPTIONS_MAX];
+        let len = untold.write(&mut room);
+        all.extend(&room[..len]);
+        all
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Word> {
+        let mut rest = bytes;
+        let inode = u64::from_le_bytes(take(&mut rest)?);
+        let port = u16::from_le_bytes(take(&mut rest)?);
+        let zone = u32::from_le_bytes(take(&mut rest)?);
+        let remote = match Ipv6Addr::from(take::<16>(&mut rest)?).to_canonical() {
+            IpAddr::V6(ip) if ip.is_unspecified() && port == 0 => None,
+            IpAddr::V4(ip) => Some(SocketAddr::new(ip.into(), port)),
+            IpAddr::V6(ip) => Some(SocketAddrV6::new(ip, port, 0, zone).into()),
+        };
+        let peek_offset = i32::from_le_bytes(take(&mut rest)?);
+        let count = usize::from(u16::from_le_bytes(take(&mut rest)?));
+        let mut memberships = Vec::with_capacity(count.min(rest.len() / MEMBERSHIP));
+        for _ in 0..count {
+            memberships.push(membership(&mut rest)?);
+        }
+        Some(Word {
+            inode,
+            remote,
+            peek_offset,
+            memberships,
+            options: Options::read(rest),
+        })
+    }
+}
+
+fn wide(ip: IpAddr) -> Ipv6Addr {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    }
+}
+
+fn take<const LEN: usize>(rest: &mut &[u8]) -> Option<[u8; LEN]> {
+    let (first, others) = rest.split_first_chunk()?;
+    *rest = others;
+    Some(*first)
+}
+
+fn membership(rest: &mut &[u8]) -> Option<Membership> {
+    let ip = |rest: &mut &[u8]| Some(Ipv6Addr::from(take::<16>(rest)?).to_canonical());
+    let group = ip(rest)?;
+    let link = u16::from_le_bytes(take(rest)?);
+    let [mode] = take(rest)?;
+    let count = u16::from_le_bytes(take(rest)?);
+    let sources: Option<Vec<IpAddr>> = (0..count).map(|_| ip(rest)).collect();
+    Some(Membership {
+        group,
+        link,
+        is_exclude: mode != 0,
+        sources: sources?,
+    })
+}
+
+/// The filter that carries a word: its constants, with their number of bytes, and the filter of the
+/// program's own.
+fn code_of(word: &Word) -> Vec<u8> {
+    let bytes = word.to_bytes();
+    let words = bytes.chunks(4).map(|chunk| {
+        let mut four = [0; 4];
+        four[..chunk.len()].copy_from_slice(chunk);
+        u32::from_le_bytes(four)
+    });
+    // A program finds 0 in the accumulator.
+    let constants = [MARK, bytes.len() as u32]
+        .into_iter()
+        .chain(words)
+        .chain([0]);
+    let mut code: Vec<u8> = constants.flat_map(|it| instruction(LOAD, it)).collect();
+    match filter_in(&word.options) {
+        Some(own) => code.extend(own),
+        None => code.extend(instruction(RETURN, u32::MAX)),
+    }
+    code
+}
+
+fn instruction(code: u16, constant: u32) -> [u8; INSTRUCTION] {
+    let [a, b] = code.to_ne_bytes();
+    let [c, d, e, f] = constant.to_ne_bytes();
+    [a, b, 0, 0, c, d, e, f]
+}
+
+/// Returns the word at the beginning of a filter.
+fn word_in(code: &[u8]) -> Option<Word> {
+    let mut constants = code.chunks_exact(INSTRUCTION).map_while(|one| {
+        let is_load = one.starts_with(&LOAD.to_ne_bytes());
+        is_load.then_some(u32::from_ne_bytes(*one.last_chunk()?))
+    });
+    if constants.next()? != MARK {
         return None;
     }
-    let bits = words
-        .into_iter()
-        .fold(0, |bits, word| bits << 32 | u128::from(word));
-    let ip = Ipv6Addr::from_bits(bits);
-    let port = u16::try_from(port).ok()?;
-    let remote = match ip.to_canonical() {
-        IpAddr::V6(ip) if ip.is_unspecified() && port == 0 => None,
-        IpAddr::V4(ip) => Some(SocketAddr::new(ip.into(), port)),
-        IpAddr::V6(ip) => Some(SocketAddrV6::new(ip, port, 0, zone).into()),
-    };
-    Some(Word {
-        inode: u64::from(high) << 32 | u64::from(low),
-        remote,
-    })
+    let len = constants.next()? as usize;
+    let words = len.div_ceil(4);
+    let mut bytes: Vec<u8> = constants.take(words).flat_map(u32::to_le_bytes).collect();
+    if bytes.len() != words * 4 {
+        return None;
+    }
+    bytes.truncate(len);
+    let mut word = Word::from_bytes(&bytes)?;
+    // The mark, the length and the last 0 come beside the words.
+    let own = code.get((words + 3) * INSTRUCTION..)?;
+    if own != instruction(RETURN, u32::MAX) {
+        word.options.set(ATTACH.0, ATTACH.1, own);
+    }
+    Some(word)
 }
 
 impl Table {
@@ -99,27 +232,22 @@ impl Table {
     }
 }
 
-/// Leaves word in the kernel's part, which never blocks itself and is not connected. A filter of
-/// the program's own stays, and takes the word's place.
+/// Leaves word in the kernel's part, which never blocks itself and is not connected. A filter that
+/// is too long with a word stays as it is.
 pub(crate) fn leave_word(
     kernel: &dyn Kernel,
     socket: &Description,
     part: Option<Descriptor>,
-    word: Word,
+    word: &Word,
 ) {
     let Some(fd) = part.map(Descriptor::number) else {
         return;
     };
     let mode = i32::from(socket.is_nonblocking()).to_ne_bytes();
     let _ = kernel.setsockopt(fd, libc::SOL_SOCKET, MODE, &mode);
-    let own = socket
-        .cold
-        .lock()
-        .options
-        .bytes(ATTACH.0, ATTACH.1)
-        .is_some();
-    if !own {
-        let _ = attach_filter(kernel, fd, &code_of(word));
+    let code = code_of(word);
+    if code.len() <= INSTRUCTIONS_MAX * INSTRUCTION {
+        let _ = attach_filter(kernel, fd, &code);
     }
 }
 
@@ -127,33 +255,68 @@ pub(crate) fn leave_word(
 pub(crate) fn take_word(kernel: &dyn Kernel, fd: i32) -> (bool, Option<Word>) {
     let mut mode = [0; 4];
     let told = kernel.getsockopt(fd, libc::SOL_SOCKET, MODE, &mut mode);
-    let mut code = [0; (CONSTANTS + 1) * INSTRUCTION];
+    (told.is_ok() && mode != [0; 4], read_word(kernel, fd))
+}
+
+pub(crate) fn read_word(kernel: &dyn Kernel, fd: i32) -> Option<Word> {
+    let mut code = vec![0; INSTRUCTIONS_MAX * INSTRUCTION];
     // The length is a number of instructions.
-    let count = kernel.getsockopt(fd, ATTACH.0, ATTACH.1, &mut code);
-    let word = match count {
-        Ok(count) if count == CONSTANTS + 1 => word_in(&code),
-        _ => None,
+    let count = kernel.getsockopt(fd, ATTACH.0, ATTACH.1, &mut code).ok()?;
+    word_in(code.get(..count * INSTRUCTION)?)
+}
+
+/// Removes the word from a socket that is the kernel's alone from now on.
+pub(crate) fn forget_word(kernel: &dyn Kernel, fd: i32) {
+    let Some(word) = read_word(kernel, fd) else {
+        return;
     };
-    (told.is_ok() && mode != [0; 4], word)
+    let _ = match filter_in(&word.options) {
+        Some(own) => attach_filter(kernel, fd, own),
+        None => kernel.setsockopt(fd, DETACH.0, DETACH.1, &[0; 4]),
+    };
+    let free = i32::from(word.options.has_freebind()).to_ne_bytes();
+    let _ = kernel.setsockopt(fd, libc::IPPROTO_IP, libc::IP_FREEBIND, &free);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn round(word: &Word) {
+        let read = word_in(&code_of(word)).unwrap();
+        assert_eq!((read.inode, read.remote), (word.inode, word.remote));
+        assert_eq!(read.peek_offset, word.peek_offset);
+        assert_eq!(read.memberships, word.memberships);
+        assert_eq!(read.options.all(), word.options.all());
+    }
+
     #[test]
     fn a_word_round_trips_through_a_socket_filters_constants() {
-        let inode = 0x1234_5678_9abc_def0;
-        for text in ["10.1.2.3:53", "[2001:db8::7]:65535", "[fe80::1%3]:1"] {
-            let remote = Some(text.parse().unwrap());
-            let word = Word { inode, remote };
-            assert_eq!(word_in(&code_of(word)), Some(word));
-        }
-        let word = Word {
-            inode,
+        let mut word = Word {
+            inode: 0x1234_5678_9abc_def0,
             remote: None,
+            peek_offset: -1,
+            memberships: Vec::new(),
+            options: Options::default(),
         };
-        assert_eq!(word_in(&code_of(word)), Some(word));
-        assert_eq!(word_in(&[0; (CONSTANTS + 1) * INSTRUCTION]), None);
+        round(&word);
+        for text in ["10.1.2.3:53", "[2001:db8::7]:65535", "[fe80::1%3]:1"] {
+            word.remote = Some(text.parse().unwrap());
+            round(&word);
+        }
+        word.memberships.push(Membership {
+            group: "239.1.2.3".parse().unwrap(),
+            link: 3,
+            is_exclude: true,
+            sources: vec!["10.1.1.1".parse().unwrap()],
+        });
+        word.options
+            .set(libc::SOL_SOCKET, libc::SO_ZEROCOPY, &1i32.to_ne_bytes());
+        round(&word);
+        word.options
+            .set(ATTACH.0, ATTACH.1, &instruction(RETURN, 7));
+        round(&word);
+        assert!(word_in(&[0; 10 * INSTRUCTION]).is_none());
+        assert!(word_in(&code_of(&word)[..5 * INSTRUCTION]).is_none());
     }
 }

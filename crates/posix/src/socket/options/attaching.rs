@@ -10,7 +10,7 @@ use slipstack_channel::{CHOOSER_MAX, ChooserPart, Extended};
 
 use crate::errno::Errno;
 use crate::kernel::Kernel;
-use crate::socket::options::Options;
+use crate::socket::options::{Options, Set};
 
 /// SO_GET_FILTER has the number of SO_ATTACH_FILTER (asm-generic/socket.h).
 pub(crate) const ATTACH: (i32, i32) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
@@ -91,6 +91,12 @@ pub(crate) fn chooser_in(options: &Options) -> Option<impl Iterator<Item = Choos
     let recorded = options.bytes(CHOOSE.0, CHOOSE.1)?;
     let (stamp, code) = recorded.split_first_chunk::<STAMP>()?;
     Some(ChooserPart::all(code, u32::from_ne_bytes(*stamp)))
+}
+
+/// Whether a recorded program that chooses is one of eBPF, which counts for its process alone.
+pub(crate) fn is_extended(set: &Set) -> bool {
+    let code = set.value.get(STAMP..).unwrap_or_default();
+    (set.level, set.name) == CHOOSE && Extended::is_marked(code)
 }
 
 /// The recorded one.

@@ -5,9 +5,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::addr::Family;
 use crate::kernel::Kernel;
+use crate::socket::ancillary::TIMESTAMPING_NEW;
 use crate::socket::description::Kind;
 use crate::socket::options::Options;
+use crate::socket::options::attaching::CHOOSE;
 use crate::socket::options::meaning::CONGESTION_NAME_MAX;
+use crate::socket::options::way::{SO_SETFIB, is_leaving};
 
 /// Options of both kinds of sockets.
 const OF_ALL: [(i32, i32); 9] = [
@@ -76,6 +79,31 @@ const OF_DATAGRAMS: [(i32, i32); 20] = [
     (libc::SOL_UDP, libc::UDP_SEGMENT),
     (libc::SOL_UDP, libc::UDP_GRO),
 ];
+
+/// Options that the kernel's part does not tell: the stack alone has them, or has them otherwise.
+const UNTOLD: [(i32, i32); 16] = [
+    (libc::SOL_SOCKET, SO_SETFIB),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
+    (libc::SOL_SOCKET, TIMESTAMPING_NEW),
+    (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+    (libc::SOL_SOCKET, libc::SO_SELECT_ERR_QUEUE),
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_IF),
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_ALL),
+    (libc::IPPROTO_IP, libc::IP_UNICAST_IF),
+    (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
+    (libc::IPPROTO_IP, libc::IP_FREEBIND),
+    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF),
+    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL),
+    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_IF),
+    (libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT),
+    (libc::IPPROTO_IPV6, libc::IPV6_FREEBIND),
+    CHOOSE,
+];
+
+/// Whether the kernel's part of a socket does not tell an option, as it was recorded.
+pub(crate) fn is_untold(level: i32, name: i32) -> bool {
+    UNTOLD.contains(&(level, name)) || level == libc::SOL_SOCKET && is_leaving(name)
+}
 
 /// Sizes, which are twice what a program sets.
 const BUFFERS: [i32; 2] = [libc::SO_RCVBUF, libc::SO_SNDBUF];

@@ -22,9 +22,9 @@ pub(crate) use applying::{
     apply_dgram_options, apply_stream_options, set_on_stream, set_recorded_options,
 };
 pub(crate) use attaching::{attach_filter, filter_in};
-pub(crate) use learning::options_of;
+pub(crate) use learning::{is_untold, options_of};
 pub(crate) use multicast::{Membership, all_changes};
-pub(crate) use record::Options;
+pub(crate) use record::{Options, Set};
 pub(crate) use repeating::{push_chooser, push_options, replay};
 pub use way::SO_SETFIB;
 pub(crate) use way::class;

@@ -32,6 +32,11 @@ pub(crate) fn leaving(level: i32, name: i32) -> Option<i32> {
     found.map(|(.., recorded)| *recorded)
 }
 
+/// Whether an interface of the stack is recorded under this name.
+pub(crate) fn is_leaving(recorded: i32) -> bool {
+    LEAVING.iter().any(|(.., it)| *it == recorded)
+}
+
 /// Returns the stack's option for a recorded one.
 fn leaving_option(recorded: i32, value: i32) -> Option<SocketOption> {
     let mut all = LEAVING.iter();
