@@ -370,6 +370,7 @@ impl Process {
             is_port_unseen: false,
             at_ns: 0,
         });
+        socket.keep_kernel_from_blocking()?;
         let _ = socket.decided.set(Decided::Dgram(Dgram::new(Side::Both)));
         apply_dgram_options(socket);
         self.on_intent(socket);

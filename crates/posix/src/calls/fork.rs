@@ -12,6 +12,7 @@ use slipstack_mem::Descriptor;
 use crate::addr::Family;
 use crate::addr::stack_addr;
 use crate::epoll::Set;
+use crate::errno::Errno;
 use crate::lending::StewardSockets;
 use crate::process::Process;
 use crate::process::lending::ForkLending;
@@ -415,12 +416,35 @@ fn renew_set(set: &Set) {
 }
 
 impl Description {
-    /// Puts a kernel socket under an undecided number so that the next program finds one.
+    /// Puts a kernel socket under an undecided number so that the next program finds one. If this
+    /// program goes on, its next use of the socket ends the kernel part's blocking.
     pub(crate) fn materialize_for_exec(self: &Arc<Self>, process: &Process) -> bool {
-        process
-            .materialize(self)
-            .and_then(|number| set_nonblocking(number, self.is_nonblocking()))
-            .is_ok()
+        let Ok(number) = process.materialize(self) else {
+            return false;
+        };
+        if self.is_nonblocking() {
+            return true;
+        }
+        self.may_kernel_block.store(true, Ordering::SeqCst);
+        let is_made = set_nonblocking(number, false).is_ok();
+        // Another thread may have bound it meanwhile, and not seen that it may block.
+        let is_unused = matches!(self.decided(), None | Some(Decided::Dgram(_)));
+        if !is_unused || self.cold.lock().bound.is_some() {
+            self.may_kernel_block.store(false, Ordering::SeqCst);
+            let _ = set_nonblocking(number, true);
+        }
+        is_made
+    }
+
+    /// Ends the blocking of a kernel's part that a started program was to inherit.
+    pub(crate) fn keep_kernel_from_blocking(&self) -> Result<(), Errno> {
+        if !self.may_kernel_block.load(Ordering::SeqCst)
+            || !self.may_kernel_block.swap(false, Ordering::SeqCst)
+        {
+            return Ok(());
+        }
+        self.kernel_number()
+            .map_or(Ok(()), |number| set_nonblocking(number, true))
     }
 }
 

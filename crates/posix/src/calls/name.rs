@@ -127,6 +127,7 @@ impl Process {
             at_ns: self.kernel.now_ns(),
         };
         socket.cold.lock().bound = Some(bound);
+        socket.keep_kernel_from_blocking()?;
         if socket.kind == Kind::Dgram {
             let is_both = (is_wildcard || self.network.is_strange(&bound)) && socket.has_kernel();
             let side = if is_both { Side::Both } else { Side::Stack };
@@ -252,6 +253,7 @@ impl Process {
             socket.cold.lock().bound = Some(bound);
             bound
         });
+        socket.keep_kernel_from_blocking()?;
         let listener = Listener::new(stack_addr(bound.addr), backlog);
         self.report.on_listener(&socket, &listener, Reason::Intent);
         if socket.decided.set(Decided::Listener(listener)).is_err() {

@@ -55,6 +55,7 @@ impl Process {
     /// serves it too is still open; the kernel socket never blocks.
     pub(crate) fn materialize(&self, socket: &Arc<Description>) -> Result<Descriptor, Errno> {
         if let Some(number) = socket.kernel_number() {
+            socket.keep_kernel_from_blocking()?;
             return Ok(number);
         }
         let twin = self.kernel_twin(socket, SocketFlags::NONBLOCK)?;

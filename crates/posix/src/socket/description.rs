@@ -100,6 +100,8 @@ pub(crate) struct Description {
     /// The numbers carry a kernel socket (which never blocks), beside the stack's or
     /// before it is decided.
     pub(crate) has_kernel: AtomicBool,
+    /// The kernel's part may block, as a program that inherits it expects.
+    pub(crate) may_kernel_block: AtomicBool,
     /// Set if the socket has no kernel part.
     pub(crate) is_alone: AtomicBool,
     /// The process that this one was forked from and that has the socket too; 0 = none.
@@ -181,6 +183,7 @@ impl Description {
             protocol: new.protocol,
             is_nonblocking: AtomicBool::new(new.is_nonblocking),
             has_kernel: AtomicBool::new(false),
+            may_kernel_block: AtomicBool::new(false),
             is_alone: AtomicBool::new(false),
             parent: AtomicU32::new(0),
             is_given: AtomicBool::new(false),
