@@ -29,7 +29,7 @@ impl PortAuthority for Authority {
         })
     }
 
-    fn listen_off(&self, _: (SocketAddr, u16), _: Transport) {}
+    fn listen_off(&self, _: (SocketAddr, u16), _: Transport, _: bool) {}
 }
 
 /// One of addresses that send nothing, or the last one.

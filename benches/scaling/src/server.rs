@@ -83,7 +83,7 @@ impl PortAuthority for Ports {
         Ok(())
     }
 
-    fn listen_off(&self, _: (SocketAddr, u16), _: Transport) {}
+    fn listen_off(&self, _: (SocketAddr, u16), _: Transport, _: bool) {}
 }
 
 /// An engine's stack.

@@ -175,13 +175,14 @@ impl PortAuthority for Keeper {
         }
     }
 
-    fn listen_off(&self, (addr, link): (SocketAddr, u16), transport: Transport) {
+    fn listen_off(&self, (addr, link): (SocketAddr, u16), transport: Transport, is_over: bool) {
         let _ = self.link.ask(
             &Request::ListenOff {
                 protocol: transport,
                 address: addr.ip(),
                 port: addr.port(),
                 link,
+                is_over,
             },
             &[],
         );

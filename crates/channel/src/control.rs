@@ -89,6 +89,9 @@ pub enum Request {
         address: IpAddr,
         port: u16,
         link: u16,
+        /// The connection of the port has ended: segments that still come do not wait for one.
+        #[serde(default)]
+        is_over: bool,
     },
     /// A datagram socket of this client's engine is in the SO_REUSEPORT group of its address, or
     /// no longer so.

@@ -119,7 +119,8 @@ pub trait PortAuthority: Send {
         let _ = (id, text);
     }
 
-    fn listen_off(&self, at: (SocketAddr, u16), transport: Transport);
+    /// Gives a claim back; `is_over` if the connection that it was for has ended.
+    fn listen_off(&self, at: (SocketAddr, u16), transport: Transport, is_over: bool);
 }
 
 /// Link-layer addresses that another process learns for this engine.

@@ -485,6 +485,10 @@ impl Environment {
         if let Some(owner) = self.conn_owner(conn) {
             let bits = State::HUP | State::RDHUP | State::CLOSED;
             self.fail(owner, reason, bits);
+            let bound = self.socket(owner).and_then(|socket| socket.bound());
+            if bound.is_some_and(|bound| bound.is_announced) {
+                self.deferred.push(Deferred::Unbind(owner));
+            }
         }
     }
 

@@ -287,4 +287,6 @@ pub(crate) enum Deferred {
     Describe(ConnId),
     /// A report is due when bytes of this connection have been sent.
     TellSent(ConnId),
+    /// A socket whose connection has failed holds its port for nothing.
+    Unbind(Owner),
 }

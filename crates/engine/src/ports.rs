@@ -110,7 +110,7 @@ impl Engine {
                 return Ok(conn);
             }
             if let (true, Some(ports)) = (is_announced, &self.ports) {
-                ports.listen_off((addr, options.link), Transport::Tcp);
+                ports.listen_off((addr, options.link), Transport::Tcp, false);
             }
             match outcome {
                 Err(SocketError::FlowExists) => {}

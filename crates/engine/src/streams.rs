@@ -202,6 +202,15 @@ impl Engine {
 
     /// Gives the socket's port back.
     pub(crate) fn drop_binding(&mut self, owner: Owner) {
+        self.unbind(owner, false);
+    }
+
+    /// Gives the port of a socket back whose attempt or connection has failed.
+    pub(crate) fn drop_binding_of_failed(&mut self, owner: Owner) {
+        self.unbind(owner, true);
+    }
+
+    fn unbind(&mut self, owner: Owner, is_over: bool) {
         let Some(socket) = self.env.socket(owner) else {
             return;
         };
@@ -219,7 +228,7 @@ impl Engine {
         if bound.is_announced
             && let Some(ports) = &self.ports
         {
-            ports.listen_off((bound.addr, bound.link), kind);
+            ports.listen_off((bound.addr, bound.link), kind, is_over);
         }
     }
 

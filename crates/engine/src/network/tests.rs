@@ -47,7 +47,7 @@ impl PortAuthority for KeeperStub {
         })
     }
 
-    fn listen_off(&self, _: (SocketAddr, u16), _: Transport) {}
+    fn listen_off(&self, _: (SocketAddr, u16), _: Transport, _: bool) {}
 }
 
 fn engine(keeper: &Arc<Mutex<Keeper>>) -> Engine {

@@ -97,9 +97,13 @@ impl Server {
                 address,
                 port,
                 link,
+                is_over,
             } => {
                 let bound = Bound::new(address, port, link);
-                self.on_listen_off(client, protocol, bound, now)
+                if protocol == Transport::Tcp && !is_over {
+                    self.net.note_moving(port, now);
+                }
+                self.on_listen_off(client, protocol, bound)
             }
             Request::ListenYield {
                 protocol,
@@ -134,19 +138,10 @@ impl Server {
         }
     }
 
-    fn on_listen_off(
-        &mut self,
-        client: ClientId,
-        protocol: Transport,
-        bound: Bound,
-        now: u64,
-    ) -> Answer {
+    fn on_listen_off(&mut self, client: ClientId, protocol: Transport, bound: Bound) -> Answer {
         let port = bound.port;
         let leases = &mut self.resources.state.leases;
         leases.listeners.release(client, protocol, bound);
-        if protocol == Transport::Tcp {
-            self.net.note_moving(port, now);
-        }
         // A flow that has left its engine goes where the new listeners are.
         self.sweep_exceptions();
         self.steer_ports(&[PortSpan::one(protocol, port)]);

@@ -15,7 +15,8 @@ use crate::outcome::Outcome;
 use crate::process::Process;
 use crate::process::strict::insist;
 use crate::process::table::Table;
-use crate::socket::description::{Bound, Decided, Description, Kind};
+use crate::socket::bound::Bound;
+use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::options::apply_dgram_options;
 use crate::socket::{Dgram, Listener, Side};
 
@@ -67,6 +68,7 @@ impl Process {
             is_wildcard: ip.is_unspecified() || may_be_group,
             is_port_chosen: addr.port() == 0,
             is_port_unseen: addr.port() == 0,
+            is_port_given_back: false,
             at_ns: 0,
         });
         if socket.kind == Kind::Dgram {
@@ -89,13 +91,15 @@ impl Process {
             return Err(Errno::ENETDOWN.into());
         }
         let known = socket.cold.lock().bound;
-        let bound = match known {
+        let ip = known.map_or(any(socket.family).ip(), |bound| bound.addr.ip());
+        let bound = match known.filter(|it| !it.is_port_given_back) {
             Some(bound) => bound,
             None => Bound {
-                addr: SocketAddr::new(any(socket.family).ip(), free_port(socket)?),
-                is_wildcard: true,
+                addr: SocketAddr::new(ip, free_port(socket)?),
+                is_wildcard: ip.is_unspecified(),
                 is_port_chosen: true,
                 is_port_unseen: false,
+                is_port_given_back: false,
                 at_ns: 0,
             },
         };
@@ -155,7 +159,7 @@ impl Table {
             let bound = other.cold.lock().bound;
             other.kind == socket.kind
                 && other.is_alone()
-                && bound.is_some_and(|bound| overlaps(bound.addr))
+                && bound.is_some_and(|it| overlaps(it.addr) && !it.is_port_given_back)
                 && !matches!(other.decided(), Some(Decided::Stream(_)))
                 && !(may_share && other.shares_port())
         };

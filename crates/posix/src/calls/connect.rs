@@ -15,9 +15,10 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::report::{Given as Placed, Reason};
-use crate::process::reuse::disconnect_stream;
+use crate::process::reuse::{disconnect_if_failed, disconnect_stream};
 use crate::process::wait::Plan;
-use crate::socket::description::{Bound, Decided, Description, Kind};
+use crate::socket::bound::Bound;
+use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::options::apply_dgram_options;
 use crate::socket::options::apply_stream_options;
 use crate::socket::options::push_options;
@@ -83,24 +84,31 @@ impl Process {
             && given != Given::Unspecified
             && stream.take_unanswered()
         {
+            disconnect_stream(&socket, stream);
             return Err(Errno::ECONNABORTED.into());
         }
         let socket = self.usable_socket_of(fd)?;
+        let outcome = self.connect_usable(&socket, given, addr);
+        disconnect_if_failed(&socket, &outcome);
+        outcome
+    }
+
+    fn connect_usable(&self, socket: &Arc<Description>, given: Given, addr: &[u8]) -> Outcome<()> {
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
-                self.connect_again(&socket, stream, given, ConnectParams::of(&socket))
+                self.connect_again(socket, stream, given, ConnectParams::of(socket))
             }
             Some(Decided::Listener(_)) if given == Given::Unspecified => {
                 if let Some(number) = socket.kernel_number().filter(|_| socket.kernel_speaks()) {
                     rustix::net::connect_unspec(number.as_fd())?;
                 }
-                self.stop_listening(&socket);
+                self.stop_listening(socket);
                 Ok(())
             }
             Some(Decided::Listener(_)) => Err(Errno::EISCONN.into()),
-            Some(Decided::Dgram(dgram)) => self.connect_dgram(&socket, dgram, given),
+            Some(Decided::Dgram(dgram)) => self.connect_dgram(socket, dgram, given),
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
-                self.connect_borrowed(&socket, it, addr)
+                self.connect_borrowed(socket, it, addr)
             }
             Some(Decided::Foreign(_)) => Err(Errno::EISCONN.into()),
             None => match given {
@@ -108,7 +116,7 @@ impl Process {
                 Given::Unspecified => Ok(()),
                 Given::Other => Err(Errno::EAFNOSUPPORT.into()),
                 Given::Addr(remote) => {
-                    self.connect_fresh(&socket, remote, ConnectParams::of(&socket))
+                    self.connect_fresh(socket, remote, ConnectParams::of(socket))
                 }
             },
         }
@@ -368,6 +376,7 @@ impl Process {
             is_wildcard: true,
             is_port_chosen: true,
             is_port_unseen: false,
+            is_port_given_back: false,
             at_ns: 0,
         });
         socket.keep_kernel_from_blocking()?;

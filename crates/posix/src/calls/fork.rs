@@ -16,13 +16,15 @@ use crate::errno::Errno;
 use crate::lending::StewardSockets;
 use crate::process::Process;
 use crate::process::lending::ForkLending;
+use crate::process::lending::passing::is_bound;
 use crate::process::lending::word::read_word;
 use crate::process::place::share_datagrams;
 use crate::process::renewal::Parentage;
 use crate::process::report::Reason;
 use crate::process::table::Entry;
 use crate::process::table::Table;
-use crate::socket::description::{Bound, Decided, Description, Kind, New};
+use crate::socket::bound::Bound;
+use crate::socket::description::{Decided, Description, Kind, New};
 use crate::socket::kernel_socket::backlog_of;
 use crate::socket::kernel_socket::kernel_name;
 use crate::socket::kernel_socket::set_nonblocking;
@@ -255,7 +257,7 @@ impl Process {
                 share_datagrams(&*self.kernel, socket, dgram);
                 'u'
             }
-            None if is_stream && socket.cold.lock().bound.is_some() => 'b',
+            None if is_stream && is_bound(socket) => 'b',
             None if self.name_unbound(socket) => match socket.kind {
                 Kind::Stream => 'b',
                 Kind::Dgram => 'u',

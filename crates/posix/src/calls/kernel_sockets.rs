@@ -88,7 +88,7 @@ impl Process {
 fn has_kernel_port(socket: &Description, port: u16) -> bool {
     let bound = socket.cold.lock().bound;
     socket.has_kernel()
-        && bound.is_some_and(|bound| bound.addr.port() == port)
+        && bound.is_some_and(|bound| bound.has_port(port))
         && match socket.decided() {
             None | Some(Decided::Listener(_)) => true,
             Some(Decided::Dgram(dgram)) => dgram.side() != Side::Kernel,

@@ -15,10 +15,12 @@ use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::Settings;
 use crate::process::report::{Given as Placed, Reason};
+use crate::process::reuse::learn_of_port;
 use crate::process::strict::insist;
 use crate::ready::bits;
 use crate::socket::borrowed::ReadRequest;
-use crate::socket::description::{Bound, Decided, Description, Kind};
+use crate::socket::bound::Bound;
+use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::kernel_socket::BACKLOG;
 use crate::socket::kernel_socket::backlog_of;
 use crate::socket::kernel_socket::kernel_name;
@@ -29,7 +31,9 @@ impl Process {
     /// `bind`.
     pub fn bind(&self, fd: i32, addr: &[u8]) -> Outcome<()> {
         let socket = self.usable_socket_of(fd)?;
-        let is_bound = socket.decided().is_some() || socket.cold.lock().bound.is_some();
+        let known = socket.cold.lock().bound;
+        let is_bound =
+            socket.decided().is_some() || known.is_some_and(|bound| !bound.is_port_given_back);
         let given = parse_local(addr, socket.family)?;
         let addr = match self.network.zoned_for(&socket, given) {
             Given::Addr(addr) if is_bound => {
@@ -124,6 +128,7 @@ impl Process {
             is_wildcard,
             is_port_chosen: addr.port() == 0,
             is_port_unseen: addr.port() == 0,
+            is_port_given_back: false,
             at_ns: self.kernel.now_ns(),
         };
         socket.cold.lock().bound = Some(bound);
@@ -239,20 +244,7 @@ impl Process {
         }
         self.insist_on_engine(&socket, Placed::Nothing)?;
         let backlog = self.listen_in_kernel(&socket, backlog)?;
-        let bound = bound.unwrap_or_else(|| {
-            // An unbound socket listens on a port of the kernel's choice.
-            let number = socket.kernel_number();
-            let local = number.and_then(kernel_name).unwrap_or(any(socket.family));
-            let bound = Bound {
-                addr: local,
-                is_wildcard: true,
-                is_port_chosen: true,
-                is_port_unseen: false,
-                at_ns: 0,
-            };
-            socket.cold.lock().bound = Some(bound);
-            bound
-        });
+        let bound = bound_of_listener(&socket);
         socket.keep_kernel_from_blocking()?;
         let listener = Listener::new(stack_addr(bound.addr), backlog);
         self.report.on_listener(&socket, &listener, Reason::Intent);
@@ -364,7 +356,7 @@ impl Process {
         let bound = {
             let mut cold = socket.cold.lock();
             if let Some(bound) = &mut cold.bound {
-                bound.is_port_unseen = false;
+                bound.is_port_unseen = bound.is_port_given_back;
             }
             cold.bound
         };
@@ -400,6 +392,29 @@ impl Process {
         };
         Ok(self.network.shown(remote, socket.family))
     }
+}
+
+/// Returns where a socket listens: without a port of its own at one of the kernel's choice.
+fn bound_of_listener(socket: &Description) -> Bound {
+    let known = learn_of_port(socket);
+    if let Some(bound) = known.filter(|bound| !bound.is_port_given_back) {
+        return bound;
+    }
+    let number = socket.kernel_number();
+    let mut local = number.and_then(kernel_name).unwrap_or(any(socket.family));
+    if let Some(past) = known {
+        local.set_ip(past.addr.ip());
+    }
+    let bound = Bound {
+        addr: local,
+        is_wildcard: known.is_none_or(|past| past.is_wildcard),
+        is_port_chosen: true,
+        is_port_unseen: false,
+        is_port_given_back: false,
+        at_ns: 0,
+    };
+    socket.cold.lock().bound = Some(bound);
+    bound
 }
 
 /// inet_listen(): a negative one is as many as possible.

@@ -10,6 +10,7 @@ use crate::calls::send_datagram::system_time;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::process::reuse::disconnect_if_failed;
 use crate::process::wait::Plan;
 use crate::socket::ancillary::check_stream;
 use crate::socket::description::{Decided, Description, Kind};
@@ -61,7 +62,9 @@ impl Process {
                 if flags & libc::MSG_FASTOPEN != 0 && stream.is_failed() {
                     let remote = self.network.opening_to(socket, to)?;
                     let params = ConnectParams::with_data(socket, flags);
-                    self.connect_again(socket, stream, Given::Addr(remote), params)?;
+                    let outcome = self.connect_again(socket, stream, Given::Addr(remote), params);
+                    disconnect_if_failed(socket, &outcome);
+                    outcome?;
                     flags &= !libc::MSG_FASTOPEN;
                 }
                 let stamps = match control {
@@ -138,7 +141,10 @@ impl Process {
                         // DEVIATION(Linux): a call that is made again after its SYN has left may
                         // write the bytes twice there. Here they are in the ring, and count.
                         Err(Divert::Stopped | Divert::Errno(Errno::EINTR)) => return Ok(count),
-                        outcome => outcome?,
+                        outcome => {
+                            disconnect_if_failed(socket, &outcome);
+                            outcome?;
+                        }
                     }
                 }
                 count
@@ -183,7 +189,9 @@ impl Process {
     ) -> Outcome<usize> {
         let remote = self.network.opening_to(socket, to)?;
         let params = ConnectParams::with_data(socket, flags);
-        self.connect_fresh(socket, remote, params)?;
+        let outcome = self.connect_fresh(socket, remote, params);
+        disconnect_if_failed(socket, &outcome);
+        outcome?;
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
                 self.write_stream(socket, stream, bufs, flags & !libc::MSG_FASTOPEN)

@@ -27,7 +27,13 @@ impl Process {
         addr: SocketAddr,
     ) -> rustix::io::Result<()> {
         let wanted = for_kernel(addr, socket.family);
-        let bound = rustix::net::bind(number.as_fd(), &wanted);
+        let mut bound = rustix::net::bind(number.as_fd(), &wanted);
+        if bound == Err(rustix::io::Errno::ADDRINUSE)
+            && socket.kind == Kind::Stream
+            && self.table.give_back_of_ended(addr.port())
+        {
+            bound = rustix::net::bind(number.as_fd(), &wanted);
+        }
         if !self.settings.has_ports_per_instance {
             return bound;
         }
@@ -138,7 +144,7 @@ impl Table {
             let bound = other.cold.lock().bound;
             !Arc::ptr_eq(other, socket)
                 && other.kind == socket.kind
-                && bound.is_some_and(|bound| overlaps(bound.addr))
+                && bound.is_some_and(|it| overlaps(it.addr) && !it.is_port_given_back)
                 && !matches!(other.decided(), Some(Decided::Stream(_)))
         };
         self.sockets().filter(has_it).collect()

@@ -325,6 +325,7 @@ fn in_child(parentage: &Parentage, old: &Arc<Description>) -> Description {
     }
     let decided = match old.decided() {
         None => return new,
+        Some(Decided::Stream(stream)) if stream.is_failed() => return new,
         Some(Decided::Listener(listener)) => {
             new.set_inherited(parentage.pid);
             let backlog = listener.backlog.load(Ordering::Relaxed);

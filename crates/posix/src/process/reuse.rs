@@ -2,18 +2,25 @@
 //! end.
 
 use std::mem;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustix::net::sockopt;
 use slipstack_channel::CloseMode;
+use slipstack_mem::Descriptor;
 
+use crate::addr::any;
 use crate::epoll::{Set, Target, add_kernel_part};
-use crate::outcome::Outcome;
+use crate::errno::Errno;
+use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
-use crate::process::table::Entry;
+use crate::process::table::{Entry, Table};
 use crate::ready::{Awaited, Watch};
 use crate::socket::Stream;
+use crate::socket::bound::Bound;
 use crate::socket::description::{Decided, Description};
+use crate::socket::kernel_socket::kernel_name;
 
 impl Process {
     /// Returns the socket behind a number, for a call that decides its placement: a socket whose
@@ -28,6 +35,7 @@ impl Process {
         }
         let (attachment, sock) = stream.attachment_and_sock();
         attachment.close(sock, CloseMode::Abort);
+        give_port_back(&socket, None);
         Ok(self.replace_by_fresh(&socket))
     }
 
@@ -74,6 +82,22 @@ impl Process {
     }
 }
 
+impl Table {
+    /// Gives back this port where a socket has it whose connection has ended. Returns false if
+    /// there is none.
+    pub(crate) fn give_back_of_ended(&self, port: u16) -> bool {
+        let has_it = |socket: &Arc<Description>| {
+            let bound = socket.cold.lock().bound;
+            bound.is_some_and(|bound| bound.has_port(port))
+        };
+        let holders = self.sockets().filter(has_it);
+        holders
+            .filter(|socket| give_port_of_ended_back(socket))
+            .count()
+            > 0
+    }
+}
+
 fn move_watch(to: &Arc<Description>, watch: Watch) {
     let Some((set, item)) = Set::of(&watch) else {
         return watch.end();
@@ -87,8 +111,76 @@ fn move_watch(to: &Arc<Description>, watch: Watch) {
     set.look_at(item);
 }
 
+/// Gives back the port of a stream socket whose attempt or connection has ended, unless the program
+/// has asked for that port. Returns whether it was held until now.
+pub(crate) fn give_port_of_ended_back(socket: &Description) -> bool {
+    match socket.decided() {
+        Some(Decided::Stream(stream)) if stream.has_ended() => {
+            give_port_back(socket, stream.local())
+        }
+        _ => false,
+    }
+}
+
+/// Gives back the port that the program has not asked for, as tcp_set_state() does for a closed
+/// socket without SOCK_BINDPORT_LOCK; `local` is that of the connection. The kernel's part has been
+/// closed all the time: it becomes a listener for a moment, whose end is such a change of state.
+fn give_port_back(socket: &Description, local: Option<SocketAddr>) -> bool {
+    // Other threads, and a fork, find the port either bound or given back.
+    let mut cold = socket.cold.lock();
+    let number = cold.numbers.first().filter(|_| socket.has_kernel());
+    let number = number.and_then(|number| Descriptor::new(*number));
+    // Another process that has the socket too may listen with it.
+    let is_busy = |number: &Descriptor| sockopt::socket_acceptconn(number.as_fd()) != Ok(false);
+    if number.as_ref().is_some_and(is_busy) {
+        return false;
+    }
+    let is_given = match &mut cold.bound {
+        Some(bound) => bound.give_port_back(local),
+        None => {
+            cold.bound = local.map(|local| Bound::of_past(any(socket.family), local.port()));
+            return false;
+        }
+    };
+    if is_given
+        && let Some(number) = number
+        && rustix::net::listen(number.as_fd(), 0).is_ok()
+    {
+        let _ = rustix::net::connect_unspec(number.as_fd());
+    }
+    is_given
+}
+
+/// Learns that another process that has the socket too has given its port back: then the kernel's
+/// part listens at another one. Returns where the socket is bound.
+pub(crate) fn learn_of_port(socket: &Description) -> Option<Bound> {
+    let name = socket.kernel_number().and_then(kernel_name);
+    let mut cold = socket.cold.lock();
+    if let (Some(bound), Some(name)) = (&mut cold.bound, name)
+        && name.port() != bound.addr.port()
+    {
+        bound.give_port_back(None);
+    }
+    cold.bound
+}
+
+/// __inet_stream_connect(): a call that returns the failure of an attempt ends it as
+/// connect(AF_UNSPEC) does.
+pub(crate) fn disconnect_if_failed(socket: &Description, outcome: &Outcome<()>) {
+    let goes_on = [Errno::EINPROGRESS, Errno::EALREADY];
+    if let Err(Divert::Errno(error)) = outcome
+        && !goes_on.contains(error)
+        && let Some(Decided::Stream(stream)) = socket.decided()
+        && stream.is_failed()
+    {
+        disconnect_stream(socket, stream);
+    }
+}
+
 /// connect(AF_UNSPEC) of a connection or an attempt.
 pub(crate) fn disconnect_stream(socket: &Description, stream: &Stream) {
+    let local = stream.local();
     stream.disconnect();
+    give_port_back(socket, local);
     socket.notify(stream.readiness());
 }

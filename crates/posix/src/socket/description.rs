@@ -14,6 +14,7 @@ use crate::attachment::Attachment;
 use crate::kernel::Owner;
 use crate::ready::{Awaited, Recipient, Rings, Waiter, Watch, bits, notify_all, notify_one_thread};
 use crate::socket::borrowed::{Borrowed, Lent};
+use crate::socket::bound::Bound;
 use crate::socket::options::{Membership, Options};
 use crate::socket::sigio::{SigIo, news};
 use crate::socket::{Dgram, Edges, ErrorQueue, Listener, Stream, shut_bits};
@@ -33,36 +34,6 @@ pub(crate) enum Decided {
     Dgram(Dgram),
     /// A connection of the process this one was forked from: it lives there, or has come here.
     Foreign(Borrowed),
-}
-
-/// Binding of a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bound {
-    /// The local address; the port is known.
-    pub(crate) addr: std::net::SocketAddr,
-    /// Set if the address is the wildcard.
-    pub(crate) is_wildcard: bool,
-    /// The program did not ask for this port.
-    pub(crate) is_port_chosen: bool,
-    /// The program asked for port 0 and has not queried the result.
-    pub(crate) is_port_unseen: bool,
-    /// Time at which a datagram socket was bound, which is its rank in a SO_REUSEPORT group; 0 =
-    /// not seen.
-    pub(crate) at_ns: u64,
-}
-
-impl Bound {
-    /// A socket that comes from another program, of which the kernel's part alone tells where it
-    /// is bound.
-    pub(crate) fn of_kernel(addr: std::net::SocketAddr) -> Bound {
-        Bound {
-            addr,
-            is_wildcard: addr.ip().is_unspecified(),
-            is_port_chosen: false,
-            is_port_unseen: false,
-            at_ns: 0,
-        }
-    }
 }
 
 /// Fields that are rarely touched.

@@ -2,6 +2,7 @@
 
 pub(crate) mod ancillary;
 pub(crate) mod borrowed;
+pub(crate) mod bound;
 mod coming_back;
 mod datagram_flags;
 pub(crate) mod description;

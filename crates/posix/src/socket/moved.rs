@@ -94,6 +94,7 @@ impl Stream {
         let here = self.here();
         match here.attachment().info(here.sock()) {
             Err(_) if !self.is_here(here) => self.info(),
+            Err(_) if self.is_ended() => Err(Errno::ENOTCONN),
             result => result,
         }
     }

@@ -31,7 +31,11 @@ impl Stream {
         if is_over {
             if self.is_ended() {
                 let has_error = self.pending_error.load(Ordering::Relaxed) != 0;
-                return bits::HUP | bits::OUT | if has_error { bits::ERR } else { 0 };
+                let is_shut = shut & SHUT_READ != 0;
+                return bits::HUP
+                    | bits::OUT
+                    | if has_error { bits::ERR } else { 0 }
+                    | if is_shut { bits::IN | bits::RDHUP } else { 0 };
             }
             return ready | bits::HUP | bits::OUT | bits::IN | bits::RDHUP;
         }

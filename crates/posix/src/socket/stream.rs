@@ -180,6 +180,11 @@ impl Stream {
         self.phase.load(Ordering::Acquire) >= FAILED
     }
 
+    /// Returns whether the attempt has failed, or the connection has ended on both sides.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.is_failed() || self.seen().is_closed()
+    }
+
     /// Returns whether there is an unreported error.
     pub(crate) fn has_error(&self) -> bool {
         self.seen().is_error()
@@ -196,7 +201,8 @@ impl Stream {
         }
     }
 
-    pub(super) fn is_ended(&self) -> bool {
+    /// Returns whether it was disconnected: the socket is as if it had never been connected.
+    pub(crate) fn is_ended(&self) -> bool {
         self.phase.load(Ordering::Acquire) == ENDED
     }
 
@@ -300,6 +306,9 @@ impl Stream {
     }
 
     pub(crate) fn local(&self) -> Option<SocketAddr> {
+        if self.is_ended() {
+            return None;
+        }
         let here = self.here();
         here.program().local(here.sock())
     }
@@ -374,8 +383,11 @@ impl Stream {
             return look_again(bufs);
         }
         if self.is_ended() {
-            let error = self.take_pending_error().unwrap_or(Errno::ENOTCONN);
-            return Err(StreamError::Errno(error));
+            return match self.take_pending_error() {
+                Some(error) => Err(StreamError::Errno(error)),
+                None if self.has_shut(SHUT_READ) => Ok(0),
+                None => Err(StreamError::Errno(Errno::ENOTCONN)),
+            };
         }
         // tcp_recvmsg(): the peer's FIN comes before an error, an error before the program's own
         // shutdown.
@@ -479,6 +491,7 @@ impl Stream {
 
     /// `shutdown`; the caller has checked `how`.
     pub(crate) fn shutdown(&self, read: bool, write: bool) -> Result<(), Errno> {
+        let asked = if read { SHUT_READ } else { 0 } | if write { SHUT_WRITE } else { 0 };
         let seen = self.seen();
         if !seen.is_connected() || seen.is_closed() || seen.is_hup() {
             if self.is_attempt() {
@@ -486,9 +499,10 @@ impl Stream {
                 self.disconnect();
                 return Ok(());
             }
+            // inet_shutdown(): a closed socket is shut all the same.
+            self.shut.fetch_or(asked, Ordering::SeqCst);
             return Err(Errno::ENOTCONN);
         }
-        let asked = if read { SHUT_READ } else { 0 } | if write { SHUT_WRITE } else { 0 };
         let before = self.shut.fetch_or(asked, Ordering::SeqCst);
         let after = before | asked;
         // Reading alone is no concern of the stack's: data is still acknowledged.

@@ -14,6 +14,7 @@ use crate::calls::options::stamping::{is_stamping, requested_messages, stamping_
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::process::reuse::give_port_of_ended_back;
 use crate::socket::ancillary::TIMESTAMPING_NEW;
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::options::attaching::{
@@ -245,7 +246,9 @@ impl Process {
             padded[..kind.name().len()].copy_from_slice(kind.name().as_bytes());
             return Ok(put(value, &padded));
         }
-        if let Some(Decided::Stream(stream)) = socket.decided() {
+        if let Some(Decided::Stream(stream)) = socket.decided()
+            && !stream.is_ended()
+        {
             match (level, name) {
                 (libc::IPPROTO_TCP, libc::TCP_INFO) => {
                     let info = stream.info()?;
@@ -415,7 +418,11 @@ impl Process {
 
     fn take_error(&self, socket: &Arc<Description>) -> Outcome<Option<Errno>> {
         match socket.decided() {
-            Some(Decided::Stream(stream)) => Ok(stream.take_error()),
+            Some(Decided::Stream(stream)) => {
+                let error = stream.take_error();
+                give_port_of_ended_back(socket);
+                Ok(error)
+            }
             Some(Decided::Dgram(dgram)) => {
                 self.bring_errors(dgram);
                 if let Some(error) = dgram.take_error() {

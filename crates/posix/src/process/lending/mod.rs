@@ -11,7 +11,7 @@ mod left_behind;
 mod lingering;
 mod long_waits;
 mod owner;
-mod passing;
+pub(crate) mod passing;
 mod reading;
 pub(crate) mod starting;
 mod succeeding;

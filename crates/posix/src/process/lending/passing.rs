@@ -300,8 +300,9 @@ pub(super) fn learn_times(number: Descriptor, socket: &Description) {
     }
 }
 
-fn is_bound(socket: &Description) -> bool {
-    socket.cold.lock().bound.is_some()
+pub(crate) fn is_bound(socket: &Description) -> bool {
+    let bound = socket.cold.lock().bound;
+    bound.is_some_and(|bound| !bound.is_port_given_back)
 }
 
 /// Whether a descriptor that has come from elsewhere means something to [`Process::receive`].

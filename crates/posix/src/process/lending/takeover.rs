@@ -13,7 +13,8 @@ use crate::process::network::Network;
 use crate::ready::bits;
 use crate::socket::borrowed::Borrowed;
 use crate::socket::borrowed::child_message::{Message, MessageKind};
-use crate::socket::description::{Bound, Decided, Description};
+use crate::socket::bound::Bound;
+use crate::socket::description::{Decided, Description};
 use crate::socket::kernel_socket::kernel_name;
 use crate::socket::{Dgram, Side};
 
