@@ -48,6 +48,26 @@ static void in_a_range(int type) {
     close(fd);
 }
 
+/* inet_autobind(): a datagram finds no port. */
+static void none_left(void) {
+    NOTE("none left");
+    int fds[3];
+    for (int i = 0; i < 3; i++) {
+        fds[i] = socket(AF_INET, SOCK_DGRAM, 0);
+        SAY(bind_to(fds[i], "0.0.0.0", 47220 + i));
+    }
+    struct sockaddr_in to = at(peer_ip(), 7990);
+    int fd = made(SOCK_DGRAM, 47220, 47222);
+    SAY(sendto(fd, "x", 1, 0, (void *)&to, sizeof to));
+    SAY(send(fd, "x", 1, 0));
+    SAY(port_of(fd));
+    SAY(bind_to(fd, own_ip(), 0));
+    close(fds[0]);
+    SAY(sendto(fd, "x", 1, 0, (void *)&to, sizeof to));
+    SAY(port_of(fd));
+    close(fd), close(fds[1]), close(fds[2]);
+}
+
 static void taken(void) {
     NOTE("the same four");
     int one = 1, a = socket(AF_INET, SOCK_STREAM, 0), b = socket(AF_INET, SOCK_STREAM, 0);
@@ -87,6 +107,7 @@ static void spread(int type, int is_one_destination) {
 }
 
 int main(void) {
+    none_left();
     in_a_range(SOCK_STREAM);
     in_a_range(SOCK_DGRAM);
     taken();

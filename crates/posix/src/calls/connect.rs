@@ -369,7 +369,9 @@ impl Process {
     pub(crate) fn bind_dgram_anywhere(&self, socket: &Arc<Description>) -> Result<(), Errno> {
         let number = self.materialize(socket)?;
         let any = any(socket.family);
-        rustix::net::bind(number.as_fd(), &for_kernel(any, socket.family))?;
+        // inet_autobind(): whatever the reason.
+        rustix::net::bind(number.as_fd(), &for_kernel(any, socket.family))
+            .map_err(|_| Errno::EAGAIN)?;
         let addr = crate::socket::kernel_socket::kernel_name(number).unwrap_or(any);
         socket.cold.lock().bound = Some(Bound {
             addr,
