@@ -39,6 +39,19 @@ pub struct LeftConnection {
     ring: Option<ByteRing>,
 }
 
+impl Loan {
+    /// Looks at the loan of a socket, also of one whose connection nobody could go on with.
+    pub fn of(region: &Region, sock: SockId) -> Loan {
+        let lines = Lines::new(region, CELLS_AT, SOCKETS * CELL_LINES);
+        let line = lines
+            .as_ref()
+            .and_then(|lines| lines.find(sock.index as usize * CELL_LINES));
+        let cell = line.map(Cell::new);
+        let cell = cell.filter(|cell| cell.state().generation == sock.generation);
+        cell.map_or(Loan::NONE, |cell| cell.loan())
+    }
+}
+
 impl LeftConnection {
     /// Looks at the connection of a socket.
     pub fn of(region: &Region, sock: SockId) -> Option<LeftConnection> {

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use slipstack_channel::control::LeftFile;
-use slipstack_channel::{CloseMode, LeftConnection, PassedOn, Reply, SockId, SocketError};
+use slipstack_channel::{CloseMode, LeftConnection, Loan, PassedOn, Reply, SockId, SocketError};
 use slipstack_mem::Region;
 use slipstack_stack::Instant;
 
@@ -16,13 +16,24 @@ use crate::commands::Answer;
 use crate::engine::Engine;
 use crate::owners::{HasAlready, Owner};
 
+/// State of the process that may go on with a connection of a killed program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserState {
+    /// It may ask for the connection still.
+    MayCome,
+    /// It has ended.
+    Ended,
+    /// It may be there still, but has not asked in time, or cannot.
+    Late,
+}
+
 impl Engine {
-    /// The connections of a client whose program was killed, with which another one may go on.
+    /// The connections of a client whose program was killed that other processes have, too.
     pub(crate) fn lent_of(&mut self, id: ClientId) -> HashSet<SockId> {
         let socks = self.env.client(id).map_or_else(Vec::new, |it| it.sockets());
         let mut lent = HashSet::new();
         for sock in socks {
-            if self.left_of(Owner { client: id, sock }).is_some() {
+            if self.loan_of(Owner { client: id, sock }).is_lent() {
                 lent.insert(sock);
             }
         }
@@ -31,21 +42,25 @@ impl Engine {
 
     /// A connection that another process may go on with.
     fn left_of(&mut self, owner: Owner) -> Option<LeftConnection> {
-        self.connection_of(owner)
-            .filter(|left| left.loan.is_sound())
+        let left = self.in_region(owner, LeftConnection::of).flatten();
+        left.filter(|left| left.loan.is_sound())
     }
 
     /// Whether other processes have a connection, also if none of them can go on with it.
     pub(crate) fn has_users(&mut self, owner: Owner) -> bool {
-        self.connection_of(owner)
-            .is_some_and(|left| left.loan.is_lent())
+        self.loan_of(owner).is_lent()
     }
 
-    fn connection_of(&mut self, owner: Owner) -> Option<LeftConnection> {
+    fn loan_of(&mut self, owner: Owner) -> Loan {
+        self.in_region(owner, Loan::of).unwrap_or_default()
+    }
+
+    /// Looks at the cell of a connection that is not being closed.
+    fn in_region<T>(&mut self, owner: Owner, look: impl FnOnce(&Region, SockId) -> T) -> Option<T> {
         let client = self.env.client(owner.client)?;
         let (socket, end) = client.find(owner.sock)?;
         let is_stream = matches!(socket.role, Role::Stream(_)) && !socket.is_closing;
-        is_stream.then(|| LeftConnection::of(end.region(), owner.sock))?
+        is_stream.then(|| look(end.region(), owner.sock))
     }
 
     /// Whether a client whose program was killed is there still. `channel`: its region.
@@ -54,30 +69,33 @@ impl Engine {
         client.is_some_and(|client| client.is_leaving && client.end.region().is_same(channel))
     }
 
-    /// Ends the connections of a killed program whose users have ended, or all, and those that have
-    /// ended themselves. Returns whether some go on waiting.
+    /// Ends the connections of a killed program that nobody can go on with any more, by what is
+    /// known of the process that might, and those that have ended themselves. A connection whose
+    /// user may be there still is not reset by its options: on the kernel it would stay open.
+    /// Returns whether some go on waiting.
     pub fn end_lent(
         &mut self,
         now: Instant,
         id: ClientId,
-        is_over: impl Fn(Option<u32>) -> bool,
+        state_of: impl Fn(Option<u32>) -> UserState,
     ) -> bool {
         let socks = self.env.client(id).map_or_else(Vec::new, |it| it.sockets());
         let mut others_wait = false;
         for sock in socks {
             let owner = Owner { client: id, sock };
-            match self.left_of(owner) {
-                Some(left) if !is_over(left.loan.user()) => others_wait = true,
-                left => {
-                    let unread = self.has_unread(owner);
-                    let mode = match left.is_none() && self.has_users(owner) {
-                        true => CloseMode::Orderly,
-                        false => self.end_mode(owner, CloseMode::Orderly),
-                    };
-                    self.on_close(now, owner, mode, unread);
-                    self.env.offers.retain(|_, (of, _)| *of != owner);
-                }
+            let loan = self.loan_of(owner);
+            let state = state_of(loan.user());
+            if state == UserState::MayCome && self.left_of(owner).is_some() {
+                others_wait = true;
+                continue;
             }
+            let unread = self.has_unread(owner);
+            let mode = match loan.is_lent() && state != UserState::Ended {
+                true => CloseMode::Orderly,
+                false => self.end_mode(owner, CloseMode::Orderly),
+            };
+            self.on_close(now, owner, mode, unread);
+            self.env.offers.retain(|_, (of, _)| *of != owner);
         }
         self.env.forget_withdrawn();
         self.device.flush();

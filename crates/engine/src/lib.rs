@@ -60,6 +60,7 @@ pub use engine::{Engine, Setup, Turn};
 pub use filtering::HeldFilter;
 pub use inprocess::InProcess;
 pub use inquiry::answer_of_stack;
+pub use lent::UserState;
 pub use local::Interconnect;
 pub use records::time_wait_of;
 pub use remote::Remote;

@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 use pair::World;
 use slipstack_channel::{
     CloseMode, Command, EngineEnd, Loan, PassedOn, ProgramEnd, Reply, SockId, SocketError,
-    Transport, Urgent,
+    SocketOption, State, Transport, Urgent,
 };
-use slipstack_engine::{ClientId, Instant};
+use slipstack_engine::{ClientId, Instant, UserState};
 
 const KEY: u128 = 1 << 90 | 3;
 const USER: u32 = 77;
@@ -33,6 +33,19 @@ fn killed(last: &[u8]) -> Killed {
 
 /// As [`killed`], after `use_it` with the sockets of the program and of its peer.
 fn killed_after(last: &[u8], use_it: impl FnOnce(&mut World, SockId, SockId)) -> Killed {
+    killed_with(Loan::to(USER, 0, 0), last, use_it)
+}
+
+/// A program is killed that has chosen a reset for the end of its connection.
+fn killed_that_resets(loan: Loan) -> Killed {
+    killed_with(loan, b"", |world, sock, _| {
+        let option = SocketOption::ResetsAtEnd(true);
+        let set = world.request(0, Command::SetOption { sock, option });
+        assert_eq!(set, Ok(Reply::Done));
+    })
+}
+
+fn killed_with(loan: Loan, last: &[u8], use_it: impl FnOnce(&mut World, SockId, SockId)) -> Killed {
     let mut world = World::new();
     let listener = world.listen(1, 80);
     let (sock, server) = world.connect(listener, 80);
@@ -43,7 +56,7 @@ fn killed_after(last: &[u8], use_it: impl FnOnce(&mut World, SockId, SockId)) ->
     world.hosts[0].engine.attach_client(end, None);
     world.settle(100_000_000);
     use_it(&mut world, sock, server);
-    program.set_loan(sock, Loan::to(USER, 0, 0));
+    program.set_loan(sock, loan);
     if !last.is_empty() {
         let sent = program.send(sock, &[IoSlice::new(last)], false);
         assert_eq!(sent, last.len());
@@ -67,10 +80,16 @@ impl Killed {
     }
 
     fn end_over_due(&mut self, are_all: bool) -> bool {
+        self.end_as(match are_all {
+            true => UserState::Late,
+            false => UserState::MayCome,
+        })
+    }
+
+    fn end_as(&mut self, state: UserState) -> bool {
         let now = Instant(self.world.now);
-        self.world.hosts[0]
-            .engine
-            .end_lent(now, KILLED, |_| are_all)
+        let engine = &mut self.world.hosts[0].engine;
+        engine.end_lent(now, KILLED, |_| state)
     }
 
     fn offer(&mut self, unread: &[u8]) -> Option<Vec<u8>> {
@@ -269,4 +288,23 @@ fn a_former_urgent_byte_behind_bytes_that_were_not_read_is_one_of_the_stream() {
     assert_eq!(killed.read(), b"a!bc");
     let (program, sock) = &killed.to;
     assert_eq!(program.take_urgent(*sock), Urgent::Here(b'?'));
+}
+
+#[test]
+fn a_connection_is_reset_once_its_user_has_ended_and_not_while_it_may_live() {
+    let unsure = Loan::to(USER, 0, 0).unsure();
+    for (loan, state, is_reset) in [
+        (Loan::to(USER, 0, 0), UserState::Ended, true),
+        (Loan::to(USER, 0, 0), UserState::Late, false),
+        (unsure, UserState::Ended, true),
+        (unsure, UserState::MayCome, false),
+        (Loan::to(0, 0, 0).unsure(), UserState::MayCome, false),
+    ] {
+        let mut killed = killed_that_resets(loan);
+        assert!(!killed.end_as(state), "nothing waits any more");
+        killed.world.settle(1_000_000_000);
+        let peer = &killed.world.hosts[1].program;
+        let bits = peer.state(killed.server);
+        assert_eq!(bits.contains(State::ERR), is_reset, "{loan:?} {state:?}");
+    }
 }

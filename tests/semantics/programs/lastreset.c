@@ -42,6 +42,18 @@ static void with_child(int fd) {
     _exit(0);
 }
 
+/* The child has used it, and both are killed at once. */
+static void with_child_in_a_group(int fd) {
+    setpgid(0, 0);
+    if (!fork()) {
+        send(fd, data, LEN, 0);
+        pause();
+    }
+    sleep_ms(50);
+    kill(0, SIGKILL);
+    pause();
+}
+
 /* A child that has accepted a connection of the peer's sends something and ends. */
 static void once(int port, const char *what, int is_inherited, void (*end)(int), char *line) {
     int ready[2], go[2];
@@ -113,4 +125,5 @@ int main(void) {
     many("_exit with a time", "ends", 0, after_change);
     many("SIGKILL, switched off again", "ends", 0, after_switch_off);
     many("a child goes on", "ends", 0, with_child);
+    many("SIGKILL of a child, too", "ends", 0, with_child_in_a_group);
 }

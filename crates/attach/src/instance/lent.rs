@@ -4,12 +4,11 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use rustix::process::{Pid, test_kill_process};
 use slipstack_channel::PassedOn;
 use slipstack_channel::control::{LeftFile, Refusal, Reply, read_exactly, text_file};
-use slipstack_engine::{ClientId, Engine, Instant};
+use slipstack_engine::{ClientId, Engine, Instant, UserState};
 use slipstack_mem::Region;
-use slipstack_mem::process::explained;
+use slipstack_mem::process::{explained, has_ended};
 
 use super::clients::{Answer, refuse};
 use super::reception::ControlServer;
@@ -60,15 +59,21 @@ impl AllLeft {
         }
         self.looked_at = now.0;
         self.all.retain(|left| {
-            let is_over = |user: Option<u32>| left.until <= now.0 || user.is_some_and(has_ended);
-            engine.is_left(left.client, &left.channel) && engine.end_lent(now, left.client, is_over)
+            let state = |user| match state_of(user) {
+                UserState::MayCome if left.until <= now.0 => UserState::Late,
+                state => state,
+            };
+            engine.is_left(left.client, &left.channel) && engine.end_lent(now, left.client, state)
         });
     }
 }
 
-fn has_ended(user: u32) -> bool {
-    let user = i32::try_from(user).ok().and_then(Pid::from_raw);
-    user.is_some_and(|user| test_kill_process(user) == Err(rustix::io::Errno::SRCH))
+/// The state of a process that may go on with a connection, if that is known.
+pub(super) fn state_of(user: Option<u32>) -> UserState {
+    match user.is_some_and(has_ended) {
+        true => UserState::Ended,
+        false => UserState::MayCome,
+    }
 }
 
 /// Returns the bytes of a file that is to have as many. `None`: it has not, or they are too many.

@@ -11,12 +11,12 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use slipstack_channel::control::{ControlError, ControlSocket, Request, Viewer, Welcome};
 use slipstack_engine::instance::Reception;
-use slipstack_engine::{Engine, Instant};
+use slipstack_engine::{Engine, Instant, UserState};
 use slipstack_mem::Doorbell;
 use tracing::{error, info};
 
 use super::clients::Session;
-use super::lent::AllLeft;
+use super::lent::{AllLeft, state_of};
 use crate::door::random_u64;
 use crate::link::{KeeperClient, REGION};
 use crate::ticket::Tickets;
@@ -251,7 +251,11 @@ impl ControlServer {
             match session.family() {
                 Some(family) => self.left.add(now, *client, channel.clone(), family),
                 None => {
-                    engine.end_lent(now, *client, |_| true);
+                    // Nobody can ask for its connections.
+                    engine.end_lent(now, *client, |user| match state_of(user) {
+                        UserState::MayCome => UserState::Late,
+                        state => state,
+                    });
                 }
             }
         }

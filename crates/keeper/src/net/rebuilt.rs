@@ -10,6 +10,7 @@ use slipstack_channel::{FlowEntry, LeftConnection, Opened, PassedOn};
 use slipstack_device::{Flow, Transport};
 use slipstack_engine::carried_head;
 use slipstack_mem::Region;
+use slipstack_mem::process::has_ended;
 use slipstack_stack::{ConnectionImage, ConnectionOrigin, Progress};
 
 use super::Net;
@@ -33,7 +34,8 @@ impl Net {
             return None;
         }
         let image = image_of(entry, &entry.opened?, &left);
-        let has_users = left.loan.is_lent();
+        // On the kernel the connection stays with them; here it ends without a reset.
+        let has_users = left.loan.is_lent() && !left.loan.user().is_some_and(has_ended);
         let mut bytes = left.unsent;
         bytes.stack = image.to_bytes().to_vec();
         if image.resets_at_end() && !has_users {

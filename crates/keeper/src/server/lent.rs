@@ -4,11 +4,11 @@
 //! A connection whose user has ended too, or that nobody has asked for in time, ends as others of a
 //! killed program do.
 
-use rustix::process::{Pid, test_kill_process};
 use slipstack_channel::control::LeftFile;
 use slipstack_channel::{FlowEntry, LeftConnection};
 use slipstack_device::Flow;
 use slipstack_mem::Region;
+use slipstack_mem::process::has_ended;
 
 use crate::directory;
 use crate::leases::Family;
@@ -38,13 +38,7 @@ impl Lent {
 
     /// Whether its user is known to have ended.
     fn is_without_user(&self) -> bool {
-        let user = self
-            .left
-            .loan
-            .user()
-            .and_then(|user| i32::try_from(user).ok());
-        let user = user.and_then(Pid::from_raw);
-        user.is_some_and(|user| test_kill_process(user) == Err(rustix::io::Errno::SRCH))
+        self.left.loan.user().is_some_and(has_ended)
     }
 }
 

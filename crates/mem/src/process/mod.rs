@@ -6,7 +6,8 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::process::{Resource, getrlimit};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, test_kill_process};
 
 use crate::raw::Mapping;
 
@@ -30,6 +31,19 @@ pub fn fork() -> io::Result<Forked> {
         ));
     }
     sys::fork()
+}
+
+/// Returns whether a process is known to have ended, also if its parent has not waited for it.
+#[must_use]
+pub fn has_ended(pid: u32) -> bool {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return false;
+    };
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
+        return test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
+    };
+    let mut fds = [PollFd::new(&process, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|count| count > 0)
 }
 
 /// Closes every descriptor but the standard three.

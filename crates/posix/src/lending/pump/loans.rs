@@ -48,12 +48,13 @@ impl Pump {
     fn loan_now(&self, as_of_now: impl FnOnce(Loan) -> Loan) -> Loan {
         let is_heard = self.origins.iter().all(|it| !it.is_unheard);
         let has_rest = !self.to_child.is_empty();
-        let is_users = is_heard && !has_rest && self.socket.lent.is_lent_once();
-        let loan = self.user.map(|user| self.loan.loan_to(user));
-        match (loan, is_users && self.is_whole()) {
-            (Some(loan), true) => as_of_now(loan),
-            (Some(loan), false) => loan.unsure(),
-            (None, _) => Loan::NONE,
+        let is_users = is_heard && !has_rest;
+        // Of several users it is not known which ones are there.
+        let user = self.user.filter(|_| self.socket.lent.is_lent_once());
+        match user.map(|user| self.loan.loan_to(user)) {
+            Some(loan) if is_users && self.is_whole() => as_of_now(loan),
+            Some(loan) => loan.unsure(),
+            None => Loan::to(0, 0, 0).unsure(),
         }
     }
 

@@ -29,7 +29,7 @@ use crate::lending::post::Charge;
 use crate::lending::pump::{Origin, Pump};
 use crate::process::Process;
 use crate::process::lending::borrow::{UserKind, limit_times};
-use crate::process::lending::owner::names_of;
+use crate::process::lending::owner::{lend, names_of};
 use crate::process::lending::taking::has_other_threads;
 use crate::process::table::Entry;
 use crate::process::table::Table;
@@ -258,7 +258,7 @@ impl Process {
         let Some(number) = self.steward_number(&socket) else {
             return;
         };
-        socket.lent.add();
+        lend(&socket);
         self.lending.post.note_pump();
         let mut pump = Pump::new(socket, number, ours, Origin::UNHEARD);
         pump.read(ReadRequest::All);

@@ -213,6 +213,17 @@ impl Lender for Process {
     }
 }
 
+/// Counts a process that may use a connection from now on. It cannot go on with it if this one is
+/// killed, until the steward says so.
+pub(super) fn lend(socket: &Description) {
+    if !socket.lent.is_lent()
+        && let Some(Decided::Stream(stream)) = socket.decided()
+    {
+        stream.set_loan(Loan::to(0, 0, 0).unsure());
+    }
+    socket.lent.add();
+}
+
 pub(crate) fn names_of(ids: &Ids, socket: &Description) -> Names {
     let (local, remote) = match socket.decided() {
         Some(Decided::Stream(stream)) => (stream.local(), stream.peer()),

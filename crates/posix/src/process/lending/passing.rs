@@ -23,7 +23,7 @@ use crate::lending::post::Charge;
 use crate::lending::pump::{Origin, Pump};
 use crate::process::Process;
 use crate::process::lending::borrow::{UserKind, limit_times};
-use crate::process::lending::owner::names_of;
+use crate::process::lending::owner::{lend, names_of};
 use crate::process::lending::starting::foreign;
 use crate::process::lending::starting::is_lendable;
 use crate::process::lending::word::{Word, leave_word, take_word};
@@ -153,7 +153,7 @@ impl Process {
             rustix::io::ioctl_fionbio(&theirs, true)?;
         }
         // Before the program can close it.
-        socket.lent.add();
+        lend(&socket);
         Ok(PassedConnection {
             socket,
             ours,

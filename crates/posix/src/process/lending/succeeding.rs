@@ -27,6 +27,7 @@ use crate::lending::pump::{Pump, ROOM};
 use crate::lending::steward::Steward;
 use crate::process::Process;
 use crate::process::lending::helper::{MOVE_PAUSE, MOVE_TIME_MAX};
+use crate::process::lending::owner::lend;
 use crate::socket::borrowed::ReadRequest;
 use crate::socket::borrowed::child_message::control_pair;
 use crate::socket::description::{Decided, Description, Kind};
@@ -183,7 +184,7 @@ impl Process {
         for (_, child) in &mut children {
             for old in std::mem::take(&mut child.held) {
                 if let Some(socket) = here(old.id) {
-                    socket.lent.add();
+                    lend(socket);
                     child.held.push(Arc::clone(socket));
                 }
                 std::mem::forget(old);
@@ -197,7 +198,7 @@ impl Process {
                 .and_then(|socket| self.steward_number(socket));
             match (socket, number) {
                 (Some(socket), Some(number)) => {
-                    socket.lent.add();
+                    lend(&socket);
                     self.lending.post.note_pump();
                     pump.go_on_as(socket, number);
                     own.push((key, pump));

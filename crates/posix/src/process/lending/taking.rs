@@ -21,6 +21,7 @@ use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
 use crate::lending::pump::{Origin, Pump, has_hung_up};
 use crate::process::Process;
+use crate::process::lending::owner::lend;
 use crate::socket::Travelling;
 use crate::socket::borrowed::Borrowed;
 use crate::socket::borrowed::child_message::{Message, MessageKind};
@@ -163,7 +164,7 @@ impl Process {
         };
         let Some(this) = self.this.get() else { return };
         if let Some(number) = self.steward_number(socket) {
-            socket.lent.add();
+            lend(socket);
             self.lending.post.note_pump();
             let pump = Pump::new(Arc::clone(socket), number, raised(pair), Origin::UNHEARD);
             this.charge(Charge::Pump(pump));
