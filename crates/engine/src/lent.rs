@@ -19,11 +19,11 @@ use crate::owners::{HasAlready, Owner};
 /// State of the process that may go on with a connection of a killed program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserState {
-    /// It may ask for the connection still.
+    /// Possibly going to ask for the connection still.
     MayCome,
-    /// It has ended.
+    /// Known to have ended.
     Ended,
-    /// It may be there still, but has not asked in time, or cannot.
+    /// Possibly there still, but has not asked in time, or cannot.
     Late,
 }
 
