@@ -99,12 +99,42 @@ static void on_loopback(int how, int port) {
     close(fd);
 }
 
+/* A daemon binds what its parent has made. */
+static void in_child(int how, int port) {
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    char text[8];
+    start_another(how);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        fcntl(fd, F_SETFL, O_NONBLOCK);
+        NOTE("bind %d", bind_to(fd, "0.0.0.0", port));
+        alarm(5);
+        NOTE("in the child: %d %s", (int)recv(fd, text, sizeof text, 0), strerror(errno));
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(child, 0, 0);
+    close(fd);
+}
+
+/* The start of another program permits no address that is not the machine's. */
+static void on_strange(int how) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    start_another(how);
+    int bound = bind_to(fd, "192.0.2.77", 9480);
+    NOTE("of nobody: %d %s", bound, bound ? strerror(errno) : "");
+    close(fd);
+}
+
 int main(void) {
     for (int how = 0; how < 3; how++) {
         listens(how, 9490 + how);
         receives(how, 9493 + how);
         sends(how);
         on_loopback(how, 9496 + how);
+        in_child(how, 9481 + how);
+        on_strange(how);
     }
     return 0;
 }

@@ -431,7 +431,7 @@ impl Description {
         let is_made = set_nonblocking(number, false).is_ok();
         // Another thread may have bound it meanwhile, and not seen that it may block.
         let is_unused = matches!(self.decided(), None | Some(Decided::Dgram(_)));
-        if !is_unused || self.cold.lock().bound.is_some() {
+        if !is_unused || is_bound(self) {
             self.may_kernel_block.store(false, Ordering::SeqCst);
             let _ = set_nonblocking(number, true);
         }

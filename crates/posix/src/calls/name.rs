@@ -14,6 +14,7 @@ use crate::kernel::Kernel;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::Settings;
+use crate::process::lending::word::forget_word;
 use crate::process::report::{Given as Placed, Reason};
 use crate::process::reuse::learn_of_port;
 use crate::process::strict::insist;
@@ -76,6 +77,8 @@ impl Process {
         why: Reason,
     ) -> Outcome<()> {
         let number = self.materialize(socket)?;
+        // Of a start of another program, whose IP_FREEBIND would permit any address.
+        forget_word(&*self.kernel, number.number());
         rustix::net::bind(number.as_fd(), &for_kernel(addr, socket.family))?;
         self.leave_to_kernel(
             socket,

@@ -127,6 +127,8 @@ impl Description {
             is_nonblocking: old.is_nonblocking(),
         });
         new.has_kernel.store(old.has_kernel(), Ordering::Release);
+        let may_block = old.may_kernel_block.load(Ordering::SeqCst);
+        new.may_kernel_block.store(may_block, Ordering::SeqCst);
         new.is_alone.store(old.is_alone(), Ordering::Relaxed);
         new.is_kernel_given_up
             .store(old.is_kernel_given_up(), Ordering::Release);

@@ -292,7 +292,7 @@ impl Process {
                 false => Err(Errno::ENETDOWN),
             };
         };
-        if reply.error == libc::ENOTCONN && socket.is_brought() {
+        if reply.error == libc::ENOTCONN && is_settled_here(socket, it) {
             // Another thread has given the pair up.
             return Ok(None);
         }
@@ -349,6 +349,9 @@ impl Process {
         data: &[IoSlice<'_>],
         room: usize,
     ) -> Option<(Reply, Vec<u8>)> {
+        if !it.has_own() && is_settled_here(socket, it) {
+            return None;
+        }
         if !may_share(socket, it) {
             return self.ask_owner(it, request, data, room);
         }
@@ -421,6 +424,12 @@ impl Process {
         let (reply, data) = Reply::parse(&result)?;
         Some((reply, data.to_vec()))
     }
+}
+
+/// Whether the socket has come here, once a thread that brings it has done so.
+fn is_settled_here(socket: &Description, it: &Borrowed) -> bool {
+    let _coming = it.coming.lock();
+    socket.is_brought()
 }
 
 /// The result of a check for a datagram.

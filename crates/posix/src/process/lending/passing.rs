@@ -34,6 +34,7 @@ use crate::socket::borrowed::child_message::{Message, MessageKind, join};
 use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::{Borrowed, Names, PairName, ReadRequest};
 use crate::socket::description::{Decided, Description, Kind};
+use crate::socket::kernel_socket::kernel_name;
 use crate::socket::kernel_socket::replace;
 use crate::socket::options::options_of;
 
@@ -115,6 +116,11 @@ impl Process {
     /// Gives a socket that is not bound a kernel's part by which the receiver knows it for one of
     /// the stack's. Returns whether it has one.
     pub(crate) fn name_unbound(&self, socket: &Arc<Description>) -> bool {
+        // Another process that has it may have bound it meanwhile, and serves it.
+        let name = socket.kernel_number().and_then(kernel_name);
+        if name.is_some_and(|name| name.port() != 0) {
+            return false;
+        }
         if !socket.materialize_for_exec(self) {
             return false;
         }

@@ -76,6 +76,8 @@ impl Process {
             it.keep_own(own);
             return false;
         }
+        // What it has not read at its end is the other sharers'.
+        socket.leave_unread();
         it.say(MessageKind::Share, 0);
         if !it.is_taken() {
             it.give_back();
@@ -91,7 +93,10 @@ impl Process {
             return;
         }
         if it.turns.is_due(self.kernel.now_ns()) {
-            if !self.share_datagrams(socket, it) {
+            // What waits at the owner, which may be to a group, comes from there.
+            let waiting = self.readiness_elsewhere(socket, it).unwrap_or_default();
+            let has_unread = waiting & bits::IN != 0;
+            if !socket.is_brought() && (has_unread || !self.share_datagrams(socket, it)) {
                 it.turns.note_asked();
             }
         } else if it.turns.is_first_use() {

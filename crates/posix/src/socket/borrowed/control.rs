@@ -421,9 +421,13 @@ impl Control {
         answer.map(|(result, _)| result)
     }
 
-    /// Takes the datagrams that the owner has left of socket `id`.
+    /// Takes the datagrams that the owner has left of socket `id`. Those that come behind the
+    /// question of another thread, which an owner that is stopped does not answer, are not waited
+    /// for.
     pub(crate) fn take_left(&self, id: u64) -> Vec<Left> {
-        self.keep_left(&mut self.turn.lock());
+        if let Some(mut told) = self.turn_within(CALL_TIMEOUT + CALL_GRACE) {
+            self.keep_left(&mut told);
+        }
         let mut left = self.left.lock();
         left.extract_if(.., |(of, _)| *of == id)
             .map(|(_, it)| it)

@@ -79,8 +79,10 @@ unsafe fn named(at: c_int, path: *const c_char, result: c_int, status: *mut libc
     // SAFETY: the program's structure, which libc has filled.
     let is_socket = || unsafe { status.as_ref() }.is_some_and(|it| is_socket(it.st_mode));
     if result == 0 && process::current().is_some() && is_socket() {
-        // SAFETY: the path that libc has read, and the program's structure.
-        unsafe { numbered(number_of(at, path), status) };
+        // SAFETY: the path that libc has read.
+        let number = unsafe { number_of(at, path) };
+        // SAFETY: the program's structure.
+        unsafe { numbered(number, status) };
     }
     result
 }
@@ -91,34 +93,30 @@ fn is_socket(mode: u32) -> bool {
 
 pub unsafe fn stat(path: *const c_char, status: *mut libc::stat) -> c_int {
     // SAFETY: the program's own call.
-    unsafe {
-        let result = (next::stat.get())(path, status);
-        named(libc::AT_FDCWD, path, result, status)
-    }
+    let result = unsafe { (next::stat.get())(path, status) };
+    // SAFETY: what libc has read and filled.
+    unsafe { named(libc::AT_FDCWD, path, result, status) }
 }
 
 pub unsafe fn stat64(path: *const c_char, status: *mut libc::stat) -> c_int {
     // SAFETY: the program's own call.
-    unsafe {
-        let result = (next::stat64.get())(path, status);
-        named(libc::AT_FDCWD, path, result, status)
-    }
+    let result = unsafe { (next::stat64.get())(path, status) };
+    // SAFETY: what libc has read and filled.
+    unsafe { named(libc::AT_FDCWD, path, result, status) }
 }
 
 pub unsafe fn xstat(version: c_int, path: *const c_char, status: *mut libc::stat) -> c_int {
     // SAFETY: the program's own call.
-    unsafe {
-        let result = (next::__xstat.get())(version, path, status);
-        named(libc::AT_FDCWD, path, result, status)
-    }
+    let result = unsafe { (next::__xstat.get())(version, path, status) };
+    // SAFETY: what libc has read and filled.
+    unsafe { named(libc::AT_FDCWD, path, result, status) }
 }
 
 pub unsafe fn xstat64(version: c_int, path: *const c_char, status: *mut libc::stat) -> c_int {
     // SAFETY: the program's own call.
-    unsafe {
-        let result = (next::__xstat64.get())(version, path, status);
-        named(libc::AT_FDCWD, path, result, status)
-    }
+    let result = unsafe { (next::__xstat64.get())(version, path, status) };
+    // SAFETY: what libc has read and filled.
+    unsafe { named(libc::AT_FDCWD, path, result, status) }
 }
 
 pub unsafe fn fstatat(
@@ -128,10 +126,9 @@ pub unsafe fn fstatat(
     flags: c_int,
 ) -> c_int {
     // SAFETY: the program's own call.
-    unsafe {
-        let result = (next::fstatat.get())(at, path, status, flags);
-        named(at, path, result, status)
-    }
+    let result = unsafe { (next::fstatat.get())(at, path, status, flags) };
+    // SAFETY: what libc has read and filled.
+    unsafe { named(at, path, result, status) }
 }
 
 pub unsafe fn fstatat64(
@@ -141,10 +138,9 @@ pub unsafe fn fstatat64(
     flags: c_int,
 ) -> c_int {
     // SAFETY: the program's own call.
-    unsafe {
-        let result = (next::fstatat64.get())(at, path, status, flags);
-        named(at, path, result, status)
-    }
+    let result = unsafe { (next::fstatat64.get())(at, path, status, flags) };
+    // SAFETY: what libc has read and filled.
+    unsafe { named(at, path, result, status) }
 }
 
 pub unsafe fn fxstatat(
@@ -155,10 +151,9 @@ pub unsafe fn fxstatat(
     flags: c_int,
 ) -> c_int {
     // SAFETY: the program's own call.
-    unsafe {
-        let result = (next::__fxstatat.get())(version, at, path, status, flags);
-        named(at, path, result, status)
-    }
+    let result = unsafe { (next::__fxstatat.get())(version, at, path, status, flags) };
+    // SAFETY: what libc has read and filled.
+    unsafe { named(at, path, result, status) }
 }
 
 pub unsafe fn fxstatat64(
@@ -169,10 +164,9 @@ pub unsafe fn fxstatat64(
     flags: c_int,
 ) -> c_int {
     // SAFETY: the program's own call.
-    unsafe {
-        let result = (next::__fxstatat64.get())(version, at, path, status, flags);
-        named(at, path, result, status)
-    }
+    let result = unsafe { (next::__fxstatat64.get())(version, at, path, status, flags) };
+    // SAFETY: what libc has read and filled.
+    unsafe { named(at, path, result, status) }
 }
 
 pub unsafe fn statx(
@@ -200,10 +194,9 @@ pub unsafe fn statx(
 
 pub unsafe fn readlink(path: *const c_char, buf: *mut c_char, len: size_t) -> ssize_t {
     // SAFETY: the program's own call.
-    unsafe {
-        let result = (next::readlink.get())(path, buf, len);
-        renamed(libc::AT_FDCWD, path, (buf, len), result)
-    }
+    let result = unsafe { (next::readlink.get())(path, buf, len) };
+    // SAFETY: what libc has read and filled.
+    unsafe { renamed(libc::AT_FDCWD, path, (buf, len), result) }
 }
 
 pub unsafe fn readlink_chk(
@@ -213,18 +206,16 @@ pub unsafe fn readlink_chk(
     room: size_t,
 ) -> ssize_t {
     // SAFETY: the program's own call.
-    unsafe {
-        let result = (next::__readlink_chk.get())(path, buf, len, room);
-        renamed(libc::AT_FDCWD, path, (buf, len), result)
-    }
+    let result = unsafe { (next::__readlink_chk.get())(path, buf, len, room) };
+    // SAFETY: what libc has read and filled.
+    unsafe { renamed(libc::AT_FDCWD, path, (buf, len), result) }
 }
 
 pub unsafe fn readlinkat(at: c_int, path: *const c_char, buf: *mut c_char, len: size_t) -> ssize_t {
     // SAFETY: the program's own call.
-    unsafe {
-        let result = (next::readlinkat.get())(at, path, buf, len);
-        renamed(at, path, (buf, len), result)
-    }
+    let result = unsafe { (next::readlinkat.get())(at, path, buf, len) };
+    // SAFETY: what libc has read and filled.
+    unsafe { renamed(at, path, (buf, len), result) }
 }
 
 pub unsafe fn readlinkat_chk(
@@ -235,10 +226,9 @@ pub unsafe fn readlinkat_chk(
     room: size_t,
 ) -> ssize_t {
     // SAFETY: the program's own call.
-    unsafe {
-        let result = (next::__readlinkat_chk.get())(at, path, buf, len, room);
-        renamed(at, path, (buf, len), result)
-    }
+    let result = unsafe { (next::__readlinkat_chk.get())(at, path, buf, len, room) };
+    // SAFETY: what libc has read and filled.
+    unsafe { renamed(at, path, (buf, len), result) }
 }
 
 /// Handles a link that libc has read: that of a socket of ours has the inode of `fstat`.
@@ -280,6 +270,7 @@ unsafe fn number_of(at: c_int, path: *const c_char) -> Option<c_int> {
     // SAFETY: the caller's promise.
     let path = match path.is_null() {
         true => &[],
+        // SAFETY: the caller's promise.
         false => unsafe { CStr::from_ptr(path) }.to_bytes(),
     };
     if path.is_empty() {
