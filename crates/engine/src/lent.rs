@@ -19,11 +19,11 @@ use crate::owners::{HasAlready, Owner};
 /// State of the process that may go on with a connection of a killed program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserState {
-    /// Possibly going to ask for the connection still.
+    /// Has not asked for the connection yet, and may.
     MayCome,
     /// Known to have ended.
     Ended,
-    /// Possibly there still, but has not asked in time, or cannot.
+    /// May still run, but has not asked in time, or cannot.
     Late,
 }
 

@@ -77,7 +77,7 @@ impl Process {
         why: Reason,
     ) -> Outcome<()> {
         let number = self.materialize(socket)?;
-        // Of a start of another program, whose IP_FREEBIND would permit any address.
+        // A start of another program has set IP_FREEBIND, which would permit any address.
         forget_word(&*self.kernel, number.number());
         rustix::net::bind(number.as_fd(), &for_kernel(addr, socket.family))?;
         self.leave_to_kernel(

@@ -49,7 +49,7 @@ impl Pump {
         let is_heard = self.origins.iter().all(|it| !it.is_unheard);
         let has_rest = !self.to_child.is_empty();
         let is_users = is_heard && !has_rest;
-        // Of several users it is not known which ones are there.
+        // If there are several users, the loan cannot tell which of them still run.
         let user = self.user.filter(|_| self.socket.lent.is_lent_once());
         match user.map(|user| self.loan.loan_to(user)) {
             Some(loan) if is_users && self.is_whole() => as_of_now(loan),

@@ -96,7 +96,9 @@ impl Process {
                 None
             }
             None if !is_bound(&socket) => {
-                self.name_unbound(&socket);
+                if self.name_unbound(&socket) {
+                    self.leave_word(&socket, socket.kernel_number(), None);
+                }
                 None
             }
             Some(Decided::Dgram(dgram)) => {
@@ -113,23 +115,19 @@ impl Process {
         }
     }
 
-    /// Gives a socket that is not bound a kernel's part by which the receiver knows it for one of
-    /// the stack's. Returns whether it has one.
+    /// Gives a socket that is not bound a kernel's part, in which word can be left for a receiver.
+    /// Returns whether it has one.
     pub(crate) fn name_unbound(&self, socket: &Arc<Description>) -> bool {
         // Another process that has it may have bound it meanwhile, and serves it.
         let name = socket.kernel_number().and_then(kernel_name);
         if name.is_some_and(|name| name.port() != 0) {
             return false;
         }
-        if !socket.materialize_for_exec(self) {
-            return false;
-        }
-        let part = socket.kernel_number();
-        if let Some(number) = part {
+        let is_made = socket.materialize_for_exec(self);
+        if let Some(number) = socket.kernel_number().filter(|_| is_made) {
             let _ = sockopt::set_ip_freebind(number.as_fd(), true);
         }
-        self.leave_word(socket, part, None);
-        true
+        is_made
     }
 
     pub(crate) fn leave_word(

@@ -76,7 +76,7 @@ impl Process {
             it.keep_own(own);
             return false;
         }
-        // What it has not read at its end is the other sharers'.
+        // Datagrams that this process has not read at its end go to the other sharers.
         socket.leave_unread();
         it.say(MessageKind::Share, 0);
         if !it.is_taken() {
@@ -93,7 +93,7 @@ impl Process {
             return;
         }
         if it.turns.is_due(self.kernel.now_ns()) {
-            // What waits at the owner, which may be to a group, comes from there.
+            // The owner's queue is read first: datagrams to a group in it cannot move to this part.
             let waiting = self.readiness_elsewhere(socket, it).unwrap_or_default();
             let has_unread = waiting & bits::IN != 0;
             if !socket.is_brought() && (has_unread || !self.share_datagrams(socket, it)) {
