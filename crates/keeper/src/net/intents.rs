@@ -16,9 +16,11 @@ use slipstack_stack::Choice;
 
 /// Time for which the kernel's positive answer is cached.
 const FRESH_NS: u64 = 100_000_000;
-/// Validity of a refusal: a program may be about to listen, and a peer that is refused does not try
-/// again.
+/// Interval at which the kernel is asked about ports on which nothing was found. In between it is
+/// asked in [`BURST`] further cases: a program may just have begun to listen, and a peer that is
+/// refused does not try again.
 const NO_FRESH_NS: u64 = 2_000_000;
+const BURST: u64 = 16;
 /// Sockets read at most.
 const SOCKETS_MAX: usize = 4096;
 const STATE_LISTEN: u32 = 1 << 10;
@@ -77,6 +79,8 @@ pub(super) struct Intents {
     proto: Transport,
     ports: Ports,
     asked_ns: Option<u64>,
+    /// Number of times that it may be asked before an interval is over.
+    spare: u64,
     /// Links of the stack, each with its interface's number.
     links: Vec<(u16, u32)>,
 }
@@ -87,6 +91,7 @@ impl Intents {
             proto,
             ports: Ports::new(),
             asked_ns: None,
+            spare: BURST,
             links: Vec::new(),
         }
     }
@@ -161,21 +166,25 @@ impl Intents {
     }
 
     fn refresh(&mut self, now: u64, has: impl Fn(&Ports) -> bool) {
-        let fresh_ns = if has(&self.ports) {
-            FRESH_NS
+        let age_ns = self.asked_ns.map(|asked| now.wrapping_sub(asked));
+        let is_fresh = |limit_ns| age_ns.is_some_and(|age_ns| age_ns < limit_ns);
+        if is_fresh(if has(&self.ports) { FRESH_NS } else { 1 }) {
+            return;
+        }
+        if is_fresh(NO_FRESH_NS) {
+            let Some(spare) = self.spare.checked_sub(1) else {
+                return;
+            };
+            self.spare = spare;
         } else {
-            NO_FRESH_NS
-        };
-        if self
-            .asked_ns
-            .is_none_or(|asked| now.wrapping_sub(asked) >= fresh_ns)
-        {
-            self.asked_ns = Some(now);
-            self.ports.clear();
-            for family in [libc::AF_INET, libc::AF_INET6] {
-                // Without an answer the SYN is reset, as for any closed port.
-                let _ = ask(self.proto, family as u8, &mut self.ports);
-            }
+            let intervals = age_ns.map_or(BURST, |age_ns| age_ns / NO_FRESH_NS);
+            self.spare = BURST.min(self.spare.saturating_add(intervals - 1));
+        }
+        self.asked_ns = Some(now);
+        self.ports.clear();
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            // Without an answer the SYN is reset, as for any closed port.
+            let _ = ask(self.proto, family as u8, &mut self.ports);
         }
     }
 }
@@ -280,6 +289,28 @@ mod tests {
             assert!(!found.takes(Ipv4Addr::new(10, 0, 0, 1).into()));
             assert!(!ports.contains_key(&plain_port));
         }
+    }
+
+    #[test]
+    fn a_socket_is_found_as_soon_as_it_listens_unless_very_many_are_looked_for() {
+        let mut intents = Intents::new(Transport::Tcp);
+        let there = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        assert_eq!(intents.find(there(1), 0, 5), None);
+        let (_first, port) = socket(Transport::Tcp, true);
+        assert!(intents.find(there(port), 0, 6).is_some());
+        for now in 7..7 + BURST {
+            assert_eq!(intents.find(there(1), 0, now), None);
+        }
+        let (_second, port) = socket(Transport::Tcp, true);
+        let last = 6 + BURST - 1;
+        assert_eq!(intents.find(there(port), 0, last + 1), None);
+        assert!(intents.find(there(port), 0, last + NO_FRESH_NS).is_some());
+        let (_third, port) = socket(Transport::Tcp, true);
+        let again = last + 4 * NO_FRESH_NS;
+        assert_eq!(intents.find(there(1), 0, again), None);
+        let (_fourth, other) = socket(Transport::Tcp, true);
+        assert!(intents.find(there(port), 0, again + 1).is_some());
+        assert!(intents.find(there(other), 0, again + 1).is_some());
     }
 
     #[test]
