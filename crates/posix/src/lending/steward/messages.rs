@@ -1,0 +1,168 @@
+//! Messages of children: the steward hears them, and notices the end of those who send them.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use slipstack_mem::raised;
+
+use crate::lending::child::Child;
+use crate::lending::pump::{Origin, Pump};
+use crate::lending::steward::Steward;
+use crate::socket::borrowed::child_message::{
+    Heard, Message, MessageKind, ReadRequest, answer, hear,
+};
+
+/// Messages of one child, taken at once: more than a control socket holds, so that all of them are
+/// heard before an end of a pair that came after them.
+const MESSAGES_MAX: usize = 512;
+
+impl Steward {
+    pub(super) fn listen_to_all(&mut self) {
+        let keys: Vec<u64> = self.children.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.listen(key));
+    }
+
+    pub(super) fn listen(&mut self, key: u64) {
+        self.post.note_listening(true);
+        self.hear_from(key);
+        self.post.note_listening(false);
+    }
+
+    fn hear_from(&mut self, key: u64) {
+        for _ in 0..MESSAGES_MAX {
+            let Some(child) = self.children.get(&key) else {
+                return;
+            };
+            match hear(&child.control, &mut self.room) {
+                Heard::Message(message, 0, end) => self.on_message(key, message, end),
+                Heard::Message(message, len, _) => self.on_long_message(key, message, len),
+                Heard::Noise => {}
+                Heard::Nothing => return,
+                Heard::End => self.on_end(key),
+            }
+        }
+    }
+
+    fn on_message(&mut self, key: u64, message: Message, end: Option<OwnedFd>) {
+        let Some(child) = self.children.get_mut(&key) else {
+            return;
+        };
+        let root = child.root;
+        match (message.kind, end) {
+            (MessageKind::Take, Some(end)) => self.on_take(key, message, end),
+            (MessageKind::GiveBack, None) => {
+                if let Some(socket) = child.take_held(message.id) {
+                    self.lender.take_back(&socket);
+                }
+            }
+            (MessageKind::Branch, Some(end)) => {
+                let held = child.held.clone();
+                held.iter().for_each(|socket| socket.lent.add());
+                let end = raised(end);
+                self.lender.note(end.as_raw_fd());
+                let branch = self.key();
+                self.add_child(branch, Child::new(end, root, held));
+            }
+            (MessageKind::Want, None) => self.on_want(key, message),
+            (MessageKind::Have, None) => self.on_have(key, message),
+            (MessageKind::Leave, None) => self.on_leave(key, message),
+            (MessageKind::Join, None) => self.on_join(key, message),
+            (MessageKind::Hold, None) => {
+                let mut pumps = self.pumps.values_mut();
+                if let Some(pump) = pumps.find(|pump| pump.is_of(root, message.token)) {
+                    pump.hold();
+                }
+            }
+            (MessageKind::Share, None) => self.on_share(key, message),
+            (MessageKind::Pass, None) => self.on_pass(root, message),
+            (MessageKind::Part, None) => self.part(root, |pump| pump.is_of(root, message.token)),
+            (MessageKind::Read | MessageKind::ReadNow | MessageKind::Shut, None) => {
+                self.on_pump_message(root, message);
+                let child = self.children.get(&key);
+                if let Some(child) = child.filter(|_| message.kind == MessageKind::ReadNow) {
+                    answer(&child.control);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_join(&mut self, key: u64, message: Message) {
+        let joined = self.children.get(&key).and_then(|child| child.joined);
+        if let Some(pump) = joined.and_then(|pump| self.pumps.get_mut(&pump)) {
+            pump.join(Origin::new(key, (message.id, message.token), false));
+        }
+    }
+
+    fn on_take(&mut self, key: u64, message: Message, end: OwnedFd) {
+        let Some(child) = self.children.get_mut(&key) else {
+            return;
+        };
+        let name = (message.id, message.token);
+        let origin = Origin::new(child.root, name, message.amount != 0);
+        let Some(socket) = child.take_held(message.id) else {
+            return;
+        };
+        match self.lender.steward_number(&socket) {
+            Some(number) => {
+                let end = raised(end);
+                self.lender.note(end.as_raw_fd());
+                self.post.note_pump();
+                self.add(Pump::new(socket, number, end, origin).with_end(message.amount));
+            }
+            None => self.lender.take_back(&socket),
+        }
+    }
+
+    fn on_pass(&mut self, root: u64, message: Message) {
+        let mut pumps = self.pumps.iter_mut();
+        if let Some((key, pump)) = pumps.find(|(_, pump)| pump.is_of(root, message.token)) {
+            pump.pass();
+            if message.amount != 0 {
+                pump.read(ReadRequest::All);
+                self.ready.push(*key);
+            }
+        }
+    }
+
+    /// A child has closed its ends of pairs, which others may have.
+    fn part(&mut self, root: u64, is_it: impl Fn(&Pump) -> bool) {
+        let pumps = self.pumps.iter_mut();
+        let parted = pumps.filter(|(_, pump)| is_it(pump)).map(|(key, pump)| {
+            pump.part(root);
+            *key
+        });
+        for key in parted.collect::<Vec<u64>>() {
+            self.watch_leaving(Some(key));
+        }
+    }
+
+    fn on_pump_message(&mut self, root: u64, message: Message) {
+        let mut pumps = self.pumps.iter_mut();
+        let found = pumps.find(|(_, pump)| pump.is_of(root, message.token));
+        let Some((key, pump)) = found else { return };
+        match message.kind {
+            MessageKind::Shut => pump.shut([1, 2].map(|bit| message.amount & bit != 0)),
+            _ => pump.read(ReadRequest::of(message.amount)),
+        }
+        // The reply comes after the bytes, so that its receiver finds them.
+        if message.kind == MessageKind::ReadNow {
+            pump.run(&mut self.room);
+        }
+        self.ready.push(*key);
+    }
+
+    pub(super) fn on_end(&mut self, key: u64) {
+        let Some(child) = self.children.remove(&key) else {
+            return;
+        };
+        self.rest.unwatch(&child.control);
+        self.lender.forget(child.control.as_raw_fd());
+        self.take_all_back(&child.given);
+        for socket in child.held {
+            self.lender.take_back(&socket);
+        }
+        if self.children.values().all(|other| other.root != child.root) {
+            self.part(child.root, |pump| pump.is_roots(child.root));
+        }
+    }
+}
