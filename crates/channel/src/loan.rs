@@ -17,6 +17,8 @@ const TAKING: u64 = 1 << 2;
 const GIVING: u64 = 1 << 3;
 /// Nothing but the steward uses the connection in its owner.
 const ALONE: u64 = 1 << 4;
+/// No process but the user and the owner has the connection.
+const SOLE: u64 = 1 << 5;
 const USER_SHIFT: u32 = 32;
 
 /// See the [module documentation](self). Numbers of bytes are modulo 2^32.
@@ -47,6 +49,12 @@ impl Loan {
     #[must_use]
     pub fn alone(self) -> Loan {
         self.with(ALONE)
+    }
+
+    /// The loan of a connection that no process but its user and its owner has.
+    #[must_use]
+    pub fn sole(self) -> Loan {
+        self.with(SOLE)
     }
 
     /// The loan while it is not known whether bytes have been moved.
@@ -145,6 +153,12 @@ impl Loan {
             user => Some(user),
         }
     }
+
+    /// The process that uses the connection, if no other one has it when that and the owner have
+    /// ended.
+    pub fn sole_user(self) -> Option<u32> {
+        self.user().filter(|_| self.word & SOLE != 0)
+    }
 }
 
 fn joined(taken: u32, given: u32) -> u64 {
@@ -166,6 +180,17 @@ mod tests {
         assert_eq!(users, [Some(u32::MAX); 4]);
         assert_eq!(Loan::to(0, 0, 0).user(), None);
         assert!(Loan::to(0, 0, 0).is_sound() && !Loan::NONE.is_sound());
+    }
+
+    #[test]
+    fn a_user_is_the_sole_one_only_if_that_is_said() {
+        let loan = Loan::to(7, 1, 2);
+        assert_eq!((loan.user(), loan.sole_user()), (Some(7), None));
+        let sole = loan.sole();
+        let moving = [sole, sole.alone().giving(), sole.putting(), sole.at(9, 9)];
+        assert_eq!(moving.map(Loan::sole_user), [Some(7); 4]);
+        assert_eq!(Loan::to(0, 0, 0).sole().sole_user(), None);
+        assert!(sole.is_sound() && !sole.unsure().is_sound());
     }
 
     #[test]

@@ -70,8 +70,8 @@ impl Engine {
     }
 
     /// Ends the connections of a killed program that nobody can go on with any more, by what is
-    /// known of the process that might, and those that have ended themselves. A connection whose
-    /// user may be there still is not reset by its options: on the kernel it would stay open.
+    /// known of the process that might, and those that have ended themselves. A connection that a
+    /// living process may have is not reset by its options: on the kernel it would stay open.
     /// Returns whether some go on waiting.
     pub fn end_lent(
         &mut self,
@@ -90,7 +90,8 @@ impl Engine {
                 continue;
             }
             let unread = self.has_unread(owner);
-            let mode = match loan.is_lent() && state != UserState::Ended {
+            let has_ended = state == UserState::Ended && loan.sole_user().is_some();
+            let mode = match loan.is_lent() && !has_ended {
                 true => CloseMode::Orderly,
                 false => self.end_mode(owner, CloseMode::Orderly),
             };

@@ -291,13 +291,18 @@ fn a_former_urgent_byte_behind_bytes_that_were_not_read_is_one_of_the_stream() {
 }
 
 #[test]
-fn a_connection_is_reset_once_its_user_has_ended_and_not_while_it_may_live() {
-    let unsure = Loan::to(USER, 0, 0).unsure();
+fn a_connection_is_reset_once_its_sole_user_has_ended_and_not_while_another_may_have_it() {
+    let named = Loan::to(USER, 0, 0);
+    let sole = named.sole();
     for (loan, state, is_reset) in [
-        (Loan::to(USER, 0, 0), UserState::Ended, true),
-        (Loan::to(USER, 0, 0), UserState::Late, false),
-        (unsure, UserState::Ended, true),
-        (unsure, UserState::MayCome, false),
+        (sole, UserState::Ended, true),
+        (sole, UserState::Late, false),
+        (sole.unsure(), UserState::Ended, true),
+        (sole.unsure(), UserState::MayCome, false),
+        (named, UserState::Ended, false),
+        (named, UserState::Late, false),
+        (named.unsure(), UserState::Ended, false),
+        (named.unsure(), UserState::MayCome, false),
         (Loan::to(0, 0, 0).unsure(), UserState::MayCome, false),
     ] {
         let mut killed = killed_that_resets(loan);

@@ -54,6 +54,46 @@ static void with_child_in_a_group(int fd) {
     pause();
 }
 
+/* The child has made one of its own before or after it has used the connection, which is then the
+ * only one left. */
+static void outlive(void) {
+    setpgid(0, 0);
+    sleep_ms(300);
+}
+static void with_grandchild(int fd, int is_before) {
+    setpgid(0, 0);
+    if (!fork()) {
+        if (!is_before) send(fd, data, LEN, 0);
+        if (!fork()) outlive(), set_linger(fd, 0, 0), _exit(0);
+        if (is_before) sleep_ms(10), send(fd, data, LEN, 0);
+        pause();
+    }
+    sleep_ms(100);
+    kill(0, SIGKILL);
+    pause();
+}
+static void with_earlier_grandchild(int fd) { with_grandchild(fd, 1); }
+static void with_later_grandchild(int fd) { with_grandchild(fd, 0); }
+/* A process that has it from the child by a message is the only one left. */
+static void with_receiver(int fd) {
+    int pair[2];
+    setpgid(0, 0);
+    socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+    if (!fork()) {
+        close(fd);
+        fd = receive_fd(pair[0]);
+        outlive(), set_linger(fd, 0, 0), _exit(0);
+    }
+    if (!fork()) {
+        send(fd, data, LEN, 0);
+        send_fd(pair[1], fd);
+        pause();
+    }
+    sleep_ms(100);
+    kill(0, SIGKILL);
+    pause();
+}
+
 /* A child that has accepted a connection of the peer's sends something and ends. */
 static void once(int port, const char *what, int is_inherited, void (*end)(int), char *line) {
     int ready[2], go[2];
@@ -126,4 +166,8 @@ int main(void) {
     many("SIGKILL, switched off again", "ends", 0, after_switch_off);
     many("a child goes on", "ends", 0, with_child);
     many("SIGKILL of a child, too", "ends", 0, with_child_in_a_group);
+    many("SIGKILL of a child, too, but not of its earlier child", "ends", 0,
+         with_earlier_grandchild);
+    many("SIGKILL of a child, too, but not of its later child", "ends", 0, with_later_grandchild);
+    many("SIGKILL of a child, too, but not of a receiver", "ends", 0, with_receiver);
 }

@@ -35,7 +35,7 @@ impl Net {
         }
         let image = image_of(entry, &entry.opened?, &left);
         // On the kernel the connection stays with them; here it ends without a reset.
-        let has_users = left.loan.is_lent() && !left.loan.user().is_some_and(has_ended);
+        let has_users = left.loan.is_lent() && !left.loan.sole_user().is_some_and(has_ended);
         let mut bytes = left.unsent;
         bytes.stack = image.to_bytes().to_vec();
         if image.resets_at_end() && !has_users {

@@ -60,14 +60,16 @@ impl Fork {
         if self.branches.iter().any(|it| Arc::ptr_eq(&it.of, control)) {
             return;
         }
-        let Ok((stewards, childs)) = control_pair() else {
-            return;
-        };
         let message = Message {
             kind: MessageKind::Branch,
             id: 0,
             token: 0,
             amount: 0,
+        };
+        let Ok((stewards, childs)) = control_pair() else {
+            // The child has the pairs all the same.
+            let _ = control.say(message, None);
+            return;
         };
         if control.say(message, Some(stewards.as_fd())).is_ok() {
             let of = Arc::clone(control);

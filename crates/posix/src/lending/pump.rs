@@ -171,6 +171,9 @@ pub(crate) struct Pump {
     is_moving: bool,
     /// The process that has made the pair, if it is another one.
     user: Option<u32>,
+    /// Other processes may have the user's end of the pair: the user has made a child or sent the
+    /// end away. It does not become false again, because those may do so too.
+    has_others: bool,
     loan: Counts,
 }
 
@@ -189,6 +192,7 @@ impl Pump {
             socket,
             number,
             user: loans::user_of(&child),
+            has_others: origin.is_unheard,
             loan: Counts::default(),
             child,
             origins: vec![origin],
@@ -240,6 +244,7 @@ impl Pump {
 
     /// Somebody who has come by an end of the pair says from now on when it reads.
     pub(crate) fn join(&mut self, origin: Origin) {
+        self.has_others = true;
         self.origins.retain(|it| !it.is_unheard);
         self.origins.push(origin);
         self.request = ReadRequest::None;
@@ -247,9 +252,15 @@ impl Pump {
 
     /// Somebody has the pair too who may say nothing.
     pub(crate) fn pass(&mut self) {
+        self.has_others = true;
         if !self.origins.contains(&Origin::UNHEARD) {
             self.origins.push(Origin::UNHEARD);
         }
+    }
+
+    /// A child of the user may have the pair, too, and says so if it uses it.
+    pub(crate) fn note_branch(&mut self) {
+        self.has_others = true;
     }
 
     /// Removes a user that has ended or closed its end: others that have the pair may have the

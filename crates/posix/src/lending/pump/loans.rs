@@ -51,7 +51,11 @@ impl Pump {
         let is_users = is_heard && !has_rest;
         // If there are several users, the loan cannot tell which of them still run.
         let user = self.user.filter(|_| self.socket.lent.is_lent_once());
-        match user.map(|user| self.loan.loan_to(user)) {
+        let loan = user.map(|user| match self.has_others {
+            true => self.loan.loan_to(user),
+            false => self.loan.loan_to(user).sole(),
+        });
+        match loan {
             Some(loan) if is_users && self.is_whole() => as_of_now(loan),
             Some(loan) => loan.unsure(),
             None => Loan::to(0, 0, 0).unsure(),

@@ -54,14 +54,7 @@ impl Steward {
                     self.lender.take_back(&socket);
                 }
             }
-            (MessageKind::Branch, Some(end)) => {
-                let held = child.held.clone();
-                held.iter().for_each(|socket| socket.lent.add());
-                let end = raised(end);
-                self.lender.note(end.as_raw_fd());
-                let branch = self.key();
-                self.add_child(branch, Child::new(end, root, held));
-            }
+            (MessageKind::Branch, end) => self.on_branch(key, end),
             (MessageKind::Want, None) => self.on_want(key, message),
             (MessageKind::Have, None) => self.on_have(key, message),
             (MessageKind::Leave, None) => self.on_leave(key, message),
@@ -88,8 +81,32 @@ impl Steward {
 
     fn on_join(&mut self, key: u64, message: Message) {
         let joined = self.children.get(&key).and_then(|child| child.joined);
-        if let Some(pump) = joined.and_then(|pump| self.pumps.get_mut(&pump)) {
+        if let Some(joined) = joined
+            && let Some(pump) = self.pumps.get_mut(&joined)
+        {
             pump.join(Origin::new(key, (message.id, message.token), false));
+            self.ready.push(joined);
+        }
+    }
+
+    /// A child is about to make one of its own. Without `end`, that cannot request anything.
+    fn on_branch(&mut self, key: u64, end: Option<OwnedFd>) {
+        let Some(child) = self.children.get(&key) else {
+            return;
+        };
+        let root = child.root;
+        let held = end.is_some().then(|| child.held.clone());
+        let pumps = self.pumps.iter_mut();
+        for (key, pump) in pumps.filter(|(_, pump)| pump.is_roots(root)) {
+            pump.note_branch();
+            self.ready.push(*key);
+        }
+        if let (Some(end), Some(held)) = (end, held) {
+            held.iter().for_each(|socket| socket.lent.add());
+            let end = raised(end);
+            self.lender.note(end.as_raw_fd());
+            let branch = self.key();
+            self.add_child(branch, Child::new(end, root, held));
         }
     }
 
@@ -98,7 +115,8 @@ impl Steward {
             return;
         };
         let name = (message.id, message.token);
-        let origin = Origin::new(child.root, name, message.amount != 0);
+        let root = child.root;
+        let origin = Origin::new(root, name, message.amount != 0);
         let Some(socket) = child.take_held(message.id) else {
             return;
         };
@@ -107,7 +125,12 @@ impl Steward {
                 let end = raised(end);
                 self.lender.note(end.as_raw_fd());
                 self.post.note_pump();
-                self.add(Pump::new(socket, number, end, origin).with_end(message.amount));
+                let mut pump = Pump::new(socket, number, end, origin).with_end(message.amount);
+                // Another thread may have forked between the pair and this message.
+                if !self.is_only_child(root) {
+                    pump.note_branch();
+                }
+                self.add(pump);
             }
             None => self.lender.take_back(&socket),
         }
@@ -119,8 +142,8 @@ impl Steward {
             pump.pass();
             if message.amount != 0 {
                 pump.read(ReadRequest::All);
-                self.ready.push(*key);
             }
+            self.ready.push(*key);
         }
     }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use slipstack_channel::Loan;
 use slipstack_mem::Descriptor;
 
 use crate::lending::Lending;
@@ -11,7 +10,7 @@ use crate::lending::fork::{Fork, Inheritance};
 use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
 use crate::process::Process;
-use crate::process::lending::owner::names_of;
+use crate::process::lending::owner::{lend_to_child, names_of};
 use crate::process::place::name_part;
 use crate::process::table::Entry;
 use crate::socket::borrowed::child_message::control_pair;
@@ -90,14 +89,7 @@ impl Process {
         for socket in &fork.shared {
             fork.names.push(names_of(&self.ids, socket));
             // Before another thread can close it in the parent.
-            if let Some(Decided::Stream(stream)) = socket.decided() {
-                // If several processes may use it, the steward writes later which one does.
-                stream.set_loan(match socket.lent.is_lent() {
-                    false => Loan::to(0, 0, 0),
-                    true => Loan::to(0, 0, 0).unsure(),
-                });
-            }
-            socket.lent.add();
+            lend_to_child(socket);
         }
         Some(fork)
     }

@@ -154,11 +154,8 @@ impl Lender for Process {
 
     fn take_back(&self, socket: &Arc<Description>) {
         let is_open = || !socket.cold.lock().numbers.is_empty();
-        if !socket.lent.remove() {
+        if !end_loan(socket) {
             return;
-        }
-        if let Some(Decided::Stream(stream)) = socket.decided() {
-            stream.set_loan(Loan::NONE);
         }
         if socket.kind == Kind::Stream && is_open() {
             return;
@@ -216,12 +213,36 @@ impl Lender for Process {
 /// Counts a process that may use a connection from now on. It cannot go on with it if this one is
 /// killed, until the steward says so.
 pub(super) fn lend(socket: &Description) {
-    if !socket.lent.is_lent()
-        && let Some(Decided::Stream(stream)) = socket.decided()
-    {
-        stream.set_loan(Loan::to(0, 0, 0).unsure());
+    begin_loan(socket, Loan::to(0, 0, 0).unsure());
+}
+
+/// As [`lend`], to a child, which can go on with a connection that only it may use.
+pub(super) fn lend_to_child(socket: &Description) {
+    begin_loan(socket, Loan::to(0, 0, 0));
+}
+
+/// `first`: the loan if no other process may use it yet. If several may, the steward writes later
+/// which one does.
+fn begin_loan(socket: &Description, first: Loan) {
+    // Another thread may take the last loan back.
+    let _cold = socket.cold.lock();
+    if let Some(Decided::Stream(stream)) = socket.decided() {
+        stream.set_loan(match socket.lent.is_lent() {
+            false => first,
+            true => Loan::to(0, 0, 0).unsure(),
+        });
     }
     socket.lent.add();
+}
+
+/// Returns true if no other process may use the connection any more.
+fn end_loan(socket: &Description) -> bool {
+    let _cold = socket.cold.lock();
+    let is_last = socket.lent.remove();
+    if is_last && let Some(Decided::Stream(stream)) = socket.decided() {
+        stream.set_loan(Loan::NONE);
+    }
+    is_last
 }
 
 pub(crate) fn names_of(ids: &Ids, socket: &Description) -> Names {
