@@ -27,6 +27,8 @@ enum Verdict {
     Hold(u8),
     /// No engine has it: a reset.
     Answer,
+    /// An engine may have it, but cannot be asked: its peer sends it again.
+    Drop,
 }
 
 /// The outcome of handing a datagram from one engine of its port to the next.
@@ -37,6 +39,8 @@ enum Offer {
     Made,
     /// All engines have refused it.
     Refused,
+    /// Another engine may have it, but too many searches are going on to ask it.
+    Unasked,
 }
 
 impl NetEffects {
@@ -63,6 +67,10 @@ impl NetEffects {
         let verdict = self.judge(&flow, (ip.link, segment), coming);
         let (slot, waits) = match verdict {
             Verdict::Answer => return false,
+            Verdict::Drop => {
+                self.strays.counts.lost += 1;
+                return true;
+            }
             Verdict::Pass(slot) => (Some(slot), coming.waits),
             Verdict::Hold(waits) => (None, waits),
         };
@@ -131,7 +139,8 @@ impl NetEffects {
         match self.strays.next(*flow, segment, asked, now) {
             Next::Slot(slot) => Verdict::Pass(slot),
             Next::Nobody(waits) | Next::Unasked(waits) if is_moving => Verdict::Hold(waits),
-            Next::Nobody(_) | Next::Unasked(_) => Verdict::Answer,
+            Next::Nobody(_) => Verdict::Answer,
+            Next::Unasked(_) => Verdict::Drop,
         }
     }
 
@@ -175,13 +184,15 @@ impl NetEffects {
         let is_in_vain = Strays::is_last_wait(waits) && !self.parked.has(flow);
         match intent.is_some() || (is_moving && !is_in_vain) {
             true => Verdict::Hold(waits),
+            false if matches!(next, Next::Unasked(_)) => Verdict::Drop,
             false => Verdict::Answer,
         }
     }
 
     /// Handles a datagram for a port that this stack does not have: it goes to the engine that
     /// serves it, unless that one sent it here, or waits for the socket that intends to receive it.
-    /// Returns `false` if there is none, and the sender gets an ICMP error.
+    /// Returns `false` if there is none, and the sender gets an ICMP error. One that an engine may
+    /// have which cannot be asked is dropped.
     pub(super) fn on_stray_datagram(
         &mut self,
         datagram: &DatagramIn<'_>,
@@ -225,7 +236,9 @@ impl NetEffects {
             .dgram_intents
             .find(datagram.to, datagram.link, coming.now)
         else {
-            return false;
+            let is_dropped = offer == Offer::Unasked;
+            self.strays.counts.lost += u64::from(is_dropped);
+            return is_dropped;
         };
         for frame in datagram_frames(datagram, link) {
             let held = (datagram.link, frame);
@@ -261,7 +274,7 @@ impl NetEffects {
         let slot = match self.strays.next(*flow, whole, asked, now) {
             Next::Slot(slot) => slot,
             Next::Nobody(_) => return Offer::Refused,
-            Next::Unasked(_) => return Offer::Unneeded,
+            Next::Unasked(_) => return Offer::Unasked,
         };
         for frame in &frames {
             let link = datagram.link;
@@ -360,7 +373,7 @@ impl Net {
     }
 
     /// Ports for whose next engine something waits: [`Net::on_new_route`] and
-    /// [`Net::on_new_datagram_route`] do nothing for others.
+    /// [`Net::on_new_datagram_routes`] do nothing for others.
     pub fn awaiting(&self) -> impl Iterator<Item = (Transport, u16)> + '_ {
         self.effects.awaiting()
     }

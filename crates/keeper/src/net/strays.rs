@@ -21,7 +21,8 @@ use slipstack_stack::RxMeta;
 const SEGMENT_NS: u64 = 150_000_000;
 /// Time for which a flow is searched for in the directories of the engines.
 const FLOW_NS: u64 = 1_000_000_000;
-/// Segments and flows that are searched for at a time; beyond it strays are answered at once.
+/// Segments and flows that are searched for at a time; beyond it strays that an engine may have are
+/// dropped.
 const SEARCHES_MAX: usize = 4096;
 /// Slots that fit the set of refusals.
 const SLOTS: u16 = SlotSet::BITS as u16;
@@ -66,13 +67,24 @@ pub(super) struct Asked {
     pub(super) waits: u8,
 }
 
+impl Asked {
+    /// The engines to ask, in this order; one may be there twice. `is_for_all`: of all that there
+    /// are.
+    fn candidates(self, engines: &[u16], is_for_all: bool) -> impl Iterator<Item = u16> {
+        let others = if is_for_all { engines } else { &[] };
+        let named = [self.first, self.route].into_iter();
+        let all = named.chain(others.iter().copied());
+        all.filter(|slot| engines.contains(slot))
+    }
+}
+
 /// The next step of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Slot(u16),
-    /// All engines have refused a segment that has waited this often.
+    /// All engines that there are have refused a segment that has waited this often.
     Nobody(u8),
-    /// No engine can be asked: there is none, or too many searches are going on.
+    /// Too many searches are going on to ask another engine, which may have it.
     Unasked(u8),
 }
 
@@ -134,8 +146,12 @@ impl Strays {
             self.forget_old(now);
         }
         let is_full = self.segments.len() >= SEARCHES_MAX || self.flows.len() >= SEARCHES_MAX;
-        if self.engines.is_empty() || (is_full && !self.segments.contains_key(&key)) {
-            return Next::Unasked(asked.waits);
+        if is_full && !self.segments.contains_key(&key) {
+            let mut candidates = asked.candidates(&self.engines, asked.is_anyones);
+            return match candidates.all(|slot| asked.origin == Some(slot)) {
+                true => Next::Nobody(asked.waits),
+                false => Next::Unasked(asked.waits),
+            };
         }
         self.flows.entry(flow).or_insert(now);
         let fresh = Search {
@@ -150,14 +166,7 @@ impl Strays {
         let refused = asked.origin.filter(|slot| *slot < SLOTS);
         search.refused |= refused.map_or(0, |slot| 1 << slot);
         let is_for_all = search.waits.is_multiple_of(WAITS_FOR_ALL) || search.waits + 1 >= WAITS;
-        let others: &[u16] = match asked.is_anyones && is_for_all {
-            true => &self.engines,
-            false => &[],
-        };
-        let candidates = [asked.first, asked.route].into_iter();
-        let mut candidates = candidates
-            .chain(others.iter().copied())
-            .filter(|slot| self.engines.contains(slot));
+        let mut candidates = asked.candidates(&self.engines, asked.is_anyones && is_for_all);
         match candidates.find(|slot| search.refused & 1 << slot == 0) {
             Some(slot) => Next::Slot(slot),
             None => {
@@ -332,6 +341,35 @@ mod tests {
         assert_eq!(next(SEGMENT_NS), Next::Slot(1));
         assert_eq!(strays.flows(0), [flow(1)]);
         assert!(strays.flows(3 * FLOW_NS).is_empty());
+    }
+
+    #[test]
+    fn a_stray_beyond_the_limit_of_searches_is_nobodys_only_if_no_other_engine_may_have_it() {
+        let mut strays = Strays::default();
+        strays.set_engines(vec![1, 2]);
+        for at in 0..SEARCHES_MAX {
+            let found = strays.next(flow(1), &at.to_ne_bytes(), asked(1, None), 0);
+            assert_eq!(found, Next::Slot(1));
+        }
+        let sole = |origin| Asked {
+            is_anyones: false,
+            ..asked(1, origin)
+        };
+        for (ask, wanted) in [
+            (asked(1, Some(1)), Next::Unasked(0)),
+            (asked(1, None), Next::Unasked(0)),
+            (sole(Some(1)), Next::Nobody(0)),
+            (sole(Some(2)), Next::Unasked(0)),
+        ] {
+            assert_eq!(strays.next(flow(2), b"a", ask, 0), wanted, "{ask:?}");
+        }
+        let known = strays.next(flow(1), &0_usize.to_ne_bytes(), asked(1, Some(1)), 0);
+        assert_eq!(known, Next::Slot(2), "a search that has begun goes on");
+        strays.set_engines(vec![]);
+        assert_eq!(
+            strays.next(flow(2), b"a", asked(1, None), 0),
+            Next::Nobody(0)
+        );
     }
 
     #[test]

@@ -3,14 +3,17 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use slipstack_channel::control::net::{Interface, NetworkState};
 use slipstack_channel::control::{DeviceSummary, TimeWaitEntry};
 use slipstack_device::loopback::{self, Loopback};
-use slipstack_device::{Device, Flow, RxMeta, Transport};
+use slipstack_device::{Device, Flow, Port, RxMeta, Steering, Transport};
 use slipstack_mem::RawSlice;
-use slipstack_stack::{Effects, FrameOut, Payload, SocketError, TcpSizes, TxOffload};
+use slipstack_stack::{
+    DatagramIn, Effects, FrameOut, IpMeta, Payload, SocketError, TcpSizes, TxOffload,
+};
 use slipstack_wire::PartialChecksum;
 use slipstack_wire::arp::ArpPacket;
 use slipstack_wire::checksum;
 use slipstack_wire::ethernet::{self, EthernetHeader};
 
+use super::frame_input::FrameSource;
 use super::{Net, Shared};
 use crate::neighbours::Neighbours;
 use crate::network::Network;
@@ -28,6 +31,11 @@ fn joined() -> (Net, Loopback) {
 }
 
 fn on(device: Loopback) -> Net {
+    with_steering(device, None)
+}
+
+/// With a slot for itself and one for each of two engines.
+fn with_steering(device: Loopback, steering: Option<Steering>) -> Net {
     let network = Network {
         device: DeviceSummary::default(),
         mac: [2, 0, 0, 0, 0, 1],
@@ -46,13 +54,13 @@ fn on(device: Loopback) -> Net {
         },
     };
     let shared = Shared {
-        inboxes: Inboxes::create(1).unwrap(),
+        inboxes: Inboxes::create(3).unwrap(),
         neighbours: Neighbours::create().unwrap(),
         records: Orphans::open(orphans::create().unwrap()),
         sequence_key: [7, 8],
         limits: SlotWords::create().unwrap().limits(0),
     };
-    Net::new(&network, Box::new(device), None, shared, [7; 32], 1)
+    Net::new(&network, Box::new(device), steering, shared, [7; 32], 1)
 }
 
 #[test]
@@ -181,6 +189,70 @@ fn a_time_wait_entry_is_dropped_when_its_flow_dies_again() {
     assert_eq!(net.stack.tcp_sizes(), TcpSizes::default());
     let refused = Err(SocketError::FlowExists);
     assert_eq!(net.adopt_time_wait(&FORMER, 3), refused);
+}
+
+/// A port of two engines, and more flows that the first one refuses than can be searched for.
+fn flooded(proto: Transport, mut refuse: impl FnMut(&mut Net, SocketAddr) -> bool) -> Net {
+    let steering = Steering::create_apart(7).unwrap();
+    steering.set_group(1, &[1]).unwrap();
+    steering.set_port(proto, 53, Port::Group(1)).unwrap();
+    let (device, _) = loopback::pair(1500).unwrap();
+    let mut net = with_steering(device, Some(steering));
+    net.effects.strays.set_engines(vec![1, 2]);
+    net.effects.coming = Some(FrameSource::here(1, Some(1)));
+    for port in 1..=5000 {
+        let from = SocketAddr::from(([10, 0, 0, 2], port));
+        assert!(refuse(&mut net, from), "answered to {from}");
+    }
+    net
+}
+
+const SHARED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 53);
+
+fn refuse_datagram(net: &mut Net, from: SocketAddr) -> bool {
+    let datagram = DatagramIn {
+        from,
+        to: SHARED,
+        payload: b"for another",
+        tos: 0,
+        ttl: 64,
+        segment: None,
+        link: 1,
+        is_to_group: false,
+        is_copy: false,
+    };
+    net.effects.on_stray_datagram(&datagram, false)
+}
+
+#[test]
+fn a_datagram_that_an_engine_may_have_is_not_answered_by_an_error_in_a_flood() {
+    let mut net = flooded(Transport::Udp, refuse_datagram);
+    assert!(net.effects.strays.counts.lost >= 900);
+    // One that the other engine has refused too is nobody's.
+    net.effects.coming = Some(FrameSource::here(2, Some(2)));
+    let searched_for = SocketAddr::from(([10, 0, 0, 2], 1));
+    assert!(!refuse_datagram(&mut net, searched_for));
+}
+
+#[test]
+fn a_segment_that_an_engine_may_have_is_not_reset_in_a_flood() {
+    let net = flooded(Transport::Tcp, |net, from| {
+        let mut segment = [0; 20];
+        segment[..2].copy_from_slice(&from.port().to_be_bytes());
+        segment[2..4].copy_from_slice(&SHARED.port().to_be_bytes());
+        segment[12..14].copy_from_slice(&[0x50, 0x10]);
+        let ip = IpMeta {
+            src: from.ip(),
+            dst: SHARED.ip(),
+            tos: 0,
+            ttl: 64,
+            group: false,
+            local: false,
+            link: 1,
+        };
+        net.effects.send_stray(&ip, &segment)
+    });
+    assert!(net.effects.strays.counts.lost >= 900);
 }
 
 #[test]
