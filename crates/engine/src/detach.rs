@@ -164,6 +164,7 @@ impl Engine {
     fn drop_client(&mut self, now: Instant, id: ClientId) {
         self.abort_orphans(now, id);
         self.close_all(now, id, CloseMode::Abort);
+        self.run_deferred(now);
         if let Some(client) = self.env.client(id) {
             client.end.set_gone();
             if let Some(bell) = &client.bell {

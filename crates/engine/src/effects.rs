@@ -525,7 +525,9 @@ impl Environment {
             return;
         };
         socket.role = Role::None;
-        if socket.is_closing {
+        if socket.is_closing && socket.bound().is_some_and(|bound| bound.is_announced) {
+            self.deferred.push(Deferred::Free(owner));
+        } else if socket.is_closing {
             client.release(owner.sock);
         } else {
             self.set_bits(

@@ -448,7 +448,11 @@ impl Engine {
             match self.env.deferred.swap_remove(later) {
                 Deferred::TellSent(conn) => self.tell_sent(now, conn),
                 Deferred::Describe(conn) => self.describe(conn),
-                Deferred::Unbind(owner) => self.drop_binding_of_failed(owner),
+                Deferred::Unbind(owner) => self.drop_binding_of_ended(owner),
+                Deferred::Free(owner) => {
+                    self.drop_binding_of_ended(owner);
+                    self.release(owner);
+                }
                 Deferred::Abort(conn) => {
                     let mut fx = Fx::new(&mut self.env, &mut *self.device);
                     self.stack

@@ -289,4 +289,6 @@ pub(crate) enum Deferred {
     TellSent(ConnId),
     /// A socket whose connection has failed holds its port for nothing.
     Unbind(Owner),
+    /// A closed socket whose connection is over still holds its port.
+    Free(Owner),
 }

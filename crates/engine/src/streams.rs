@@ -205,8 +205,8 @@ impl Engine {
         self.unbind(owner, false);
     }
 
-    /// Gives the port of a socket back whose attempt or connection has failed.
-    pub(crate) fn drop_binding_of_failed(&mut self, owner: Owner) {
+    /// Gives the port of a socket back whose attempt or connection has ended.
+    pub(crate) fn drop_binding_of_ended(&mut self, owner: Owner) {
         self.unbind(owner, true);
     }
 

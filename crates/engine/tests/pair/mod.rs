@@ -14,13 +14,14 @@ use slipstack_channel::{
 use slipstack_device::loopback::{self, Loopback};
 use slipstack_device::{Device, DeviceInfo, Sink, TxFull, TxOffload};
 use slipstack_engine::{
-    Engine, FastOpenConfig, Instant, NeighbourTable, NetworkState, Role, Setup, StackConfig,
-    TcpConfig,
+    ClientId, Engine, FastOpenConfig, Instant, NeighbourTable, NetworkState, PortAuthority, Role,
+    Setup, StackConfig, TcpConfig,
 };
 use slipstack_mem::RawSlice;
 
 pub struct Host {
     pub engine: Engine,
+    pub client: ClientId,
     pub program: ProgramEnd,
     pub addr: Ipv4Addr,
     pub events: Vec<ChannelEvent>,
@@ -40,6 +41,18 @@ pub fn host_with(
     number: u8,
     device: impl Device + 'static,
     neighbours: Option<Box<dyn NeighbourTable>>,
+) -> Host {
+    host_of(number, device, (neighbours, None))
+}
+
+/// With `ports`, it needs another process's consent to listen.
+pub fn host_of(
+    number: u8,
+    device: impl Device + 'static,
+    (neighbours, ports): (
+        Option<Box<dyn NeighbourTable>>,
+        Option<Box<dyn PortAuthority>>,
+    ),
 ) -> Host {
     let addr = Ipv4Addr::new(10, 9, 0, number);
     let info = device.info();
@@ -66,13 +79,14 @@ pub fn host_with(
         device: Box::new(device),
         directory: Some(end.region().clone()),
         interconnect: None,
-        ports: None,
+        ports,
         neighbours,
     };
     let mut engine = Engine::new(setup, Instant(1));
-    engine.attach_client(end, None);
+    let client = engine.attach_client(end, None);
     Host {
         engine,
+        client,
         program,
         addr,
         events: Vec::new(),
