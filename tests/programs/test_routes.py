@@ -53,6 +53,46 @@ def serve(world):
     world.wait_port(8000, address=NEAR)
 
 
+# Binds, connects to an address, and tells whether its port is still its own.
+KEEPER_OF_A_PORT = """
+import errno, socket, sys
+own, remote = sys.argv[1:]
+one, other = socket.socket(), socket.socket()
+one.bind((own, 0))
+name = one.getsockname()
+print(errno.errorcode[one.connect_ex((remote, 8000))])
+print(one.getsockname() == name)
+one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+try:
+    other.bind(name)
+    print("free")
+except OSError as error:
+    print(errno.errorcode[error.errno])
+one.listen()
+print(one.getsockname() == name)
+"""
+
+
+@test(modes=("kernel", "inprocess", "instance"))
+def a_socket_whose_connect_finds_no_route_keeps_its_port(world):
+    routes = ["unreachable 10.80.2.0/24", "prohibit 10.80.3.0/24"]
+    options = []
+    if world.mode == "kernel":
+        for words in routes:
+            world.stack_ns.ip("route", "add", *words.split())
+    else:
+        for words in routes:
+            kind, prefix = words.split()
+            options += ["--route", f"{prefix},{kind}"]
+    if world.mode == "instance":
+        world.instance = world.start_instance("t", *options)
+        options = []
+    for remote, error in ((REFUSED, "EHOSTUNREACH"), ("10.80.3.1", "EACCES")):
+        words = ["python3", "-c", KEEPER_OF_A_PORT, world.STACK, remote]
+        told = world.stack(*words, options=options).finish().split()
+        assert told == [error, "True", "EADDRINUSE", "True"], told
+
+
 @test(modes=("kernel", "inprocess", "instance"))
 def a_route_leads_by_its_gateway_and_with_its_source(world):
     serve(world)

@@ -73,6 +73,25 @@ static void refused(void) {
     tried(port);
     close(fd);
 
+    if (family == AF_INET) {
+        NOTE("shut while it connects");
+        const char *silent = getenv("NOBODY_IP");
+        struct sockaddr_in to = at(silent, 7998);
+        fd = bound(), port = port_of(fd), nonblocking(fd);
+        SAY(connect(fd, (void *)&to, sizeof to));
+        tried(port);
+        SAY(shutdown(fd, SHUT_RDWR));
+        SAY(port_of(fd) == port);
+        tried(port);
+        close(fd);
+        fd = socket(family, SOCK_STREAM, 0), nonblocking(fd);
+        SAY(connect(fd, (void *)&to, sizeof to));
+        port = port_of(fd);
+        SAY(shutdown(fd, SHUT_WR));
+        SAY(port_of(fd) == port);
+        close(fd);
+    }
+
     NOTE("refused, bound again");
     fd = bound(), port = port_of(fd);
     SAY(connects(fd, 7998));

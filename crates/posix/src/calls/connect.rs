@@ -225,7 +225,10 @@ impl Process {
         params: ConnectParams,
     ) -> Outcome<()> {
         if let Err(error) = attachment.connect(sock, remote) {
-            stream.fail();
+            match error {
+                Errno::EADDRINUSE | Errno::EADDRNOTAVAIL | Errno::ENOBUFS => stream.fail(),
+                _ => stream.refuse(),
+            }
             // __inet_check_established(): the local port is fine, with another peer.
             let error = match error {
                 Errno::EADDRINUSE => Errno::EADDRNOTAVAIL,

@@ -16,7 +16,7 @@ use crate::process::Process;
 use crate::process::Settings;
 use crate::process::lending::word::forget_word;
 use crate::process::report::{Given as Placed, Reason};
-use crate::process::reuse::learn_of_port;
+use crate::process::reuse::{disconnect_stream, learn_of_port};
 use crate::process::strict::insist;
 use crate::ready::bits;
 use crate::socket::borrowed::ReadRequest;
@@ -309,6 +309,11 @@ impl Process {
             Some(Decided::Stream(stream)) => {
                 if write {
                     self.follow_users_to_end(&socket);
+                }
+                if stream.is_attempt() {
+                    // inet_shutdown(): there is nothing yet of which a side could be shut.
+                    disconnect_stream(&socket, stream);
+                    return Ok(());
                 }
                 stream.shutdown(read, write)?;
                 if write {

@@ -118,14 +118,7 @@ impl Process {
     ) -> Outcome<usize> {
         let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
         if flags & libc::MSG_FASTOPEN != 0 {
-            // A second `connect`: the one that finds the connection made goes on to send. A call
-            // that a handler has interrupted goes on to wait.
-            match stream.connect_again() {
-                Err(Errno::EALREADY) if !is_nonblocking => {
-                    self.await_connection(socket, stream, Errno::EALREADY)?;
-                }
-                outcome => outcome?,
-            }
+            self.connect_before_data(socket, stream, is_nonblocking)?;
         }
         self.follow_users(socket, is_nonblocking)?;
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
@@ -177,6 +170,25 @@ impl Process {
             return Ok(sent);
         }
         self.send_rest(socket, stream, bufs, flags, asked, sent)
+    }
+
+    /// MSG_FASTOPEN on a socket that connects: a second `connect`. The one that finds the
+    /// connection made goes on to send; a call that a handler has interrupted goes on to wait.
+    #[cold]
+    fn connect_before_data(
+        &self,
+        socket: &Arc<Description>,
+        stream: &Stream,
+        is_nonblocking: bool,
+    ) -> Outcome<()> {
+        let outcome = match stream.connect_again() {
+            Err(Errno::EALREADY) if !is_nonblocking => {
+                self.await_connection(socket, stream, Errno::EALREADY)
+            }
+            outcome => outcome.map_err(Divert::from),
+        };
+        disconnect_if_failed(socket, &outcome);
+        outcome
     }
 
     /// MSG_FASTOPEN: connect and send in one call.

@@ -35,7 +35,9 @@ impl Process {
         }
         let (attachment, sock) = stream.attachment_and_sock();
         attachment.close(sock, CloseMode::Abort);
-        give_port_back(&socket, None);
+        if !stream.is_refused() {
+            give_port_back(&socket, None);
+        }
         Ok(self.replace_by_fresh(&socket))
     }
 
@@ -172,6 +174,7 @@ pub(crate) fn disconnect_if_failed(socket: &Description, outcome: &Outcome<()>) 
         && !goes_on.contains(error)
         && let Some(Decided::Stream(stream)) = socket.decided()
         && stream.is_failed()
+        && !stream.is_refused()
     {
         disconnect_stream(socket, stream);
     }

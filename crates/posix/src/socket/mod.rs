@@ -7,6 +7,7 @@ mod coming_back;
 mod datagram_flags;
 pub(crate) mod description;
 mod dgram;
+mod ended;
 mod error_queue;
 mod filter;
 mod gathering;

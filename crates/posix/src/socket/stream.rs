@@ -7,7 +7,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
-use slipstack_channel::{CloseMode, SockId};
+use slipstack_channel::SockId;
 use slipstack_mem::Lock;
 
 use crate::attachment::Attachment;
@@ -26,12 +26,11 @@ pub(super) const CONNECTING: u8 = 0;
 /// A non-blocking `connect` has reported success, or accept made it.
 pub(super) const OPEN: u8 = 1;
 /// The attempt failed and the program knows; it may try again.
-const FAILED: u8 = 2;
+pub(super) const FAILED: u8 = 2;
 /// The program has ended it, and may use the socket again: tcp_disconnect().
-const ENDED: u8 = 3;
-
-/// A generation that no socket of a channel ever has.
-const NO_GENERATION: u32 = 0;
+pub(super) const ENDED: u8 = 3;
+/// The attempt was refused before it looked for a port: the socket is as before it.
+pub(super) const REFUSED: u8 = 4;
 
 /// Reason why no bytes moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,20 +170,6 @@ impl Stream {
         seen
     }
 
-    /// The attempt was refused before it began.
-    pub(crate) fn fail(&self) {
-        self.phase.store(FAILED, Ordering::Release);
-    }
-
-    pub(crate) fn is_failed(&self) -> bool {
-        self.phase.load(Ordering::Acquire) >= FAILED
-    }
-
-    /// Returns whether the attempt has failed, or the connection has ended on both sides.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.is_failed() || self.seen().is_closed()
-    }
-
     /// Returns whether there is an unreported error.
     pub(crate) fn has_error(&self) -> bool {
         self.seen().is_error()
@@ -199,40 +184,6 @@ impl Stream {
             }
             error => Some(Errno(error)),
         }
-    }
-
-    /// Returns whether it was disconnected: the socket is as if it had never been connected.
-    pub(crate) fn is_ended(&self) -> bool {
-        self.phase.load(Ordering::Acquire) == ENDED
-    }
-
-    /// tcp_disconnect(): a connection is reset, an attempt given up with an error.
-    pub(crate) fn disconnect(&self) {
-        let here = self.here();
-        let sock = here.sock();
-        let seen = self.seen_at(here);
-        // tcp_need_reset(), and SYN-SENT.
-        if !(seen.is_error() || seen.is_hup() || seen.is_closed() || self.is_failed()) {
-            self.pending_error
-                .store(Errno::ECONNRESET.0, Ordering::Relaxed);
-        }
-        self.take_unanswered();
-        self.shut.store(0, Ordering::Relaxed);
-        self.phase.store(ENDED, Ordering::Release);
-        let none = SockId {
-            generation: NO_GENERATION,
-            ..sock
-        };
-        here.forget(none);
-        here.attachment().close(sock, CloseMode::Abort);
-        here.attachment().commands();
-    }
-
-    /// Whether it is under way to its peer: SYN-SENT.
-    fn is_attempt(&self) -> bool {
-        let seen = self.seen();
-        self.phase.load(Ordering::Acquire) == CONNECTING
-            && !(seen.is_connected() || seen.is_error() || seen.is_closed())
     }
 
     fn take_pending_error(&self) -> Option<Errno> {
@@ -494,11 +445,6 @@ impl Stream {
         let asked = if read { SHUT_READ } else { 0 } | if write { SHUT_WRITE } else { 0 };
         let seen = self.seen();
         if !seen.is_connected() || seen.is_closed() || seen.is_hup() {
-            if self.is_attempt() {
-                // inet_shutdown(): there is nothing yet of which a side could be shut.
-                self.disconnect();
-                return Ok(());
-            }
             // inet_shutdown(): a closed socket is shut all the same.
             self.shut.fetch_or(asked, Ordering::SeqCst);
             return Err(Errno::ENOTCONN);
