@@ -9,7 +9,7 @@
 enum { CHANNEL = 50, HEIR = 51 };
 static char self[256];
 
-static int made(int port, int joins) {
+static int made(int port) {
     int fd = socket(AF_INET, SOCK_DGRAM, 0), on = 1, off = 1, stamps = 1 << 4;
     struct ip_mreq join;
     join.imr_multiaddr.s_addr = inet_addr(GROUP), join.imr_interface.s_addr = inet_addr(own_ip());
@@ -21,7 +21,7 @@ static int made(int port, int joins) {
     struct timeval wait = {0, 400000};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
     bind_to(fd, "0.0.0.0", port);
-    if (joins) SAY(setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &join, sizeof join));
+    SAY(setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &join, sizeof join));
     SAY(setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &join.imr_interface, 4));
     SAY(setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &(int){0}, 4));
     SAY(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter));
@@ -122,7 +122,7 @@ int main(int argc, char **argv) {
         char port[8];
         int pair[2], ttl = 44, fds[4];
         snprintf(port, sizeof port, "%d", 8740 + way);
-        fds[0] = made(8740 + way, way == 2), fds[1] = socket(AF_INET, SOCK_STREAM, 0);
+        fds[0] = made(8740 + way), fds[1] = socket(AF_INET, SOCK_STREAM, 0);
         fds[2] = socket(AF_INET, SOCK_DGRAM, 0), fds[3] = socket(AF_INET, SOCK_DGRAM, 0);
         setsockopt(fds[1], IPPROTO_IP, IP_TTL, &ttl, sizeof ttl);
         NOTE("%s", way == 0 ? "exec" : way == 1 ? "posix_spawn" : "a message");

@@ -17,12 +17,13 @@ use crate::kernel::Kernel;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::engines::listen_on_stack;
-use crate::process::lending::word::forget_word;
+use crate::process::lending::word::{attach_behind_word, forget_word};
 use crate::process::report::{Given, Reason};
 use crate::process::subject::Subject;
 use crate::ready::{Watch, Watcher};
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::kernel_socket::{replace, set_nonblocking};
+use crate::socket::options::attaching::group_filter;
 use crate::socket::options::push_chooser;
 use crate::socket::options::replay;
 use crate::socket::options::{all_changes, attach_filter, filter_in, push_options};
@@ -377,15 +378,19 @@ impl Process {
 
     /// Leaves datagrams to groups on the stack's interface to the stack's part; the kernel's part,
     /// which would get the same again, leaves it.
-    fn spare_kernel_groups(&self, socket: &Description) {
+    pub(crate) fn spare_kernel_groups(&self, socket: &Description) {
         let index = self.network.stack_interface();
         let has_own = filter_in(&socket.cold.lock().options).is_some();
         if let Some(number) = socket.kernel_number()
             && index != 0
             && !has_own
         {
-            let code = group_filter(index).concat();
-            let _ = attach_filter(&*self.kernel, number.number(), &code);
+            let (kernel, fd) = (&*self.kernel, number.number());
+            let code = group_filter(index);
+            // Another program may not have taken the word yet that the part has for it.
+            if attach_behind_word(kernel, fd, &code) == Ok(false) {
+                let _ = attach_filter(kernel, fd, &code);
+            }
         }
     }
 
@@ -420,29 +425,6 @@ fn fix_peer(
     attachment.udp_connect(sock, Some(remote))?;
     attachment.set_option(sock, SocketOption::AwaitsPeer(false));
     Ok(())
-}
-
-/// Classic BPF (linux/filter.h), eight bytes an instruction: from this interface only packets to
-/// this host.
-fn group_filter(interface: u32) -> [[u8; 8]; 6] {
-    const LOAD: u16 = 0x20;
-    const JUMP_IF: u16 = 0x15;
-    const RETURN: u16 = 0x06;
-    const PACKET_KIND: u32 = (-0x1000i32 + 4).cast_unsigned();
-    const INTERFACE: u32 = (-0x1000i32 + 8).cast_unsigned();
-    let code = |op: u16, is: u8, is_not: u8, k: u32| {
-        let ([a, b], [c, d, e, f]) = (op.to_ne_bytes(), k.to_ne_bytes());
-        [a, b, is, is_not, c, d, e, f]
-    };
-    [
-        code(LOAD, 0, 0, INTERFACE),
-        code(JUMP_IF, 0, 3, interface),
-        code(LOAD, 0, 0, PACKET_KIND),
-        // PACKET_HOST
-        code(JUMP_IF, 1, 0, 0),
-        code(RETURN, 0, 0, 0),
-        code(RETURN, 0, 0, u32::MAX),
-    ]
 }
 
 /// Returns the rank of a datagram socket in its SO_REUSEPORT group. One that another process

@@ -21,6 +21,7 @@ use crate::ready::bits;
 use crate::socket::ancillary::RequestedControl;
 use crate::socket::datagram_flags::DatagramFlags;
 use crate::socket::filter::Filters;
+use crate::socket::left::copy;
 use crate::socket::options::{Options, filter_in};
 use crate::socket::turns::Turns;
 use crate::socket::{Gathering, Left};
@@ -339,14 +340,8 @@ impl Dgram {
     fn recv_left(&self, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Option<Datagram> {
         let mut place = self.left.lock();
         let Left { bytes, datagram } = place.front()?;
-        let mut rest = &bytes[..];
-        for buf in bufs {
-            let count = buf.len().min(rest.len());
-            buf[..count].copy_from_slice(&rest[..count]);
-            rest = &rest[count..];
-        }
         let found = Datagram {
-            len: bytes.len() - rest.len(),
+            len: copy(bytes, bufs),
             ..*datagram
         };
         if !peek {
@@ -397,10 +392,12 @@ impl Dgram {
     pub(crate) fn peek_at(
         &self,
         bufs: &mut [IoSliceMut<'_>],
-        skip: usize,
+        mut skip: usize,
     ) -> Result<Option<(Datagram, usize)>, Errno> {
-        if self.has_left.load(Ordering::Relaxed) {
-            return Ok(self.recv(bufs, true)?.map(|it| (it, 0)));
+        if self.has_left.load(Ordering::Relaxed)
+            && let Some(found) = self.peek_left(bufs, &mut skip)
+        {
+            return Ok(Some(found));
         }
         let Some((attachment, sock)) = self.part() else {
             return self.take_error_without_part().map_or(Ok(None), Err);

@@ -38,7 +38,36 @@ impl Left {
     }
 }
 
+/// Copies what there is room for, and returns its length.
+pub(super) fn copy(bytes: &[u8], bufs: &mut [IoSliceMut<'_>]) -> usize {
+    let mut rest = bytes;
+    for buf in bufs {
+        let count = buf.len().min(rest.len());
+        buf[..count].copy_from_slice(&rest[..count]);
+        rest = &rest[count..];
+    }
+    bytes.len() - rest.len()
+}
+
 impl Dgram {
+    /// Peeks at the datagrams that were left, from the byte `skip` of them on; also returns how
+    /// many bytes of the datagram precede. `None`: it is behind them, by `skip` then.
+    #[cold]
+    pub(super) fn peek_left(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        skip: &mut usize,
+    ) -> Option<(Datagram, usize)> {
+        for Left { bytes, datagram } in &*self.left.lock() {
+            if *skip < bytes.len() || *skip == 0 {
+                let len = copy(&bytes[*skip..], bufs);
+                return Some((Datagram { len, ..*datagram }, *skip));
+            }
+            *skip -= bytes.len();
+        }
+        None
+    }
+
     /// Takes the next datagram out for another process.
     pub(crate) fn take_for_other(&self) -> Option<Left> {
         if let Some(left) = self.left.lock().pop_front() {

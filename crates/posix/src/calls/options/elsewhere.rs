@@ -1,6 +1,7 @@
 //! Options of sockets that live in another process.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::calls::options::sockopt::{is_time_limit, note_beside};
 use crate::errno::Errno;
@@ -53,6 +54,22 @@ impl Process {
                 }
             }
             it.note_options();
+        }
+    }
+
+    /// Learns the options of a datagram socket that lives elsewhere, and where its peeks go on, as
+    /// far as its owner tells.
+    pub(crate) fn learn_of_borrowed(&self, socket: &Description) {
+        self.learn_options(socket);
+        if let Some(Decided::Foreign(it)) = socket.decided()
+            && socket.kind == Kind::Dgram
+            && !socket.is_brought()
+            && !it.is_owner_silent()
+        {
+            let request = Request::new(Call::PeekOffset, [0, 0]);
+            if let Some((reply, _)) = self.ask_owner(it, &request, &[], 0) {
+                socket.peek_offset.store(reply.flags, Ordering::Relaxed);
+            }
         }
     }
 

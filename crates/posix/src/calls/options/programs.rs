@@ -1,19 +1,64 @@
-//! SO_ATTACH_REUSEPORT_EBPF.
+//! BPF programs of a socket: its filter, and SO_ATTACH_REUSEPORT_EBPF.
 
 use std::sync::Arc;
 
 use slipstack_channel::CHOOSER_MAX;
+use slipstack_mem::Descriptor;
 
 use crate::errno::Errno;
 use crate::process::Process;
+use crate::process::lending::word::attach_behind_word;
 use crate::socket::description::{Decided, Description};
-use crate::socket::options::attaching::{CHOOSE, CHOOSE_EXTENDED, UNCHOOSE, chooser_value};
+use crate::socket::options::attaching::{
+    CHOOSE, CHOOSE_EXTENDED, DETACH, UNCHOOSE, chooser_value, filter_in,
+};
 use crate::socket::options::record::int_of;
 
 /// Bytes of an instruction.
 const INSTRUCTION: usize = 8;
 
+/// Missing in libc for some targets (asm-generic/socket.h).
+const LOCK_FILTER: i32 = 44;
+
 impl Process {
+    /// Gives the kernel's part a filter, `code`, or takes it away: beside the word that it may have
+    /// for another program, and the filter of groups.
+    #[cold]
+    pub(super) fn put_filter(
+        &self,
+        socket: &Description,
+        (level, name): (i32, i32),
+        value: &[u8],
+        code: &[u8],
+    ) -> Result<(), Errno> {
+        let part = socket.kernel_number();
+        let part = part.filter(|_| !matches!(socket.decided(), Some(Decided::Foreign(_))));
+        let Some(fd) = part.map(Descriptor::number) else {
+            return self.try_on_kernel(socket, level, name, value);
+        };
+        // sk_setsockopt(): an int comes first.
+        if (level, name) == DETACH && value.len() < 4 {
+            return Err(Errno::EINVAL);
+        }
+        let mut locked = [0; 4];
+        let asked = self
+            .kernel
+            .getsockopt(fd, libc::SOL_SOCKET, LOCK_FILTER, &mut locked);
+        // sk_detach_filter()
+        if (level, name) == DETACH && filter_in(&socket.cold.lock().options).is_none() {
+            let is_locked = asked.is_ok() && locked != [0; 4];
+            return Err(if is_locked {
+                Errno::EPERM
+            } else {
+                Errno::ENOENT
+            });
+        }
+        match attach_behind_word(&*self.kernel, fd, code)? {
+            true => Ok(()),
+            false => self.kernel.setsockopt(fd, level, name, value),
+        }
+    }
+
     /// Has an extended program choose among the sockets of a datagram socket's group. The kernel
     /// judges it first, and its part of the group has it too: it keeps the maps.
     #[cold]

@@ -66,7 +66,10 @@ impl Process {
             UNCHOOSE => chooser_value(&[], self.kernel.now_ns()),
             _ => Vec::new(),
         };
-        self.put_to_kernel(&socket, level, name, value)?;
+        match (level, name) {
+            ATTACH | DETACH => self.put_filter(&socket, (level, name), value, &code)?,
+            _ => self.put_to_kernel(&socket, level, name, value)?,
+        }
         let options = {
             let mut cold = socket.cold.lock();
             match (level, name) {
@@ -162,6 +165,9 @@ impl Process {
         if let (ATTACH | DETACH, Some((attachment, _))) = ((level, name), dgram.part()) {
             // Datagrams that have already arrived are not filtered.
             attachment.turn(self.kernel.now_ns());
+            if dgram.side() == Side::Both {
+                self.spare_kernel_groups(socket);
+            }
         }
         if let (Some((attachment, sock)), Some(option)) =
             (dgram.part(), options.for_stack(level, name))
@@ -326,7 +332,10 @@ impl Process {
             {
                 Some(i32::from(socket.cold.lock().options.is_on(level, name)))
             }
-            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => peek_offset(socket),
+            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => {
+                self.learn_of_borrowed(socket);
+                peek_offset(socket)
+            }
             // The kernel's part has these for our own purposes.
             (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP) if socket.kind == Kind::Stream => {
                 let set = socket.cold.lock().options.int(level, name);
@@ -496,7 +505,7 @@ fn peek_offset(socket: &Description) -> Option<i32> {
         Some(Decided::Stream(_)) => {}
         Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => {}
         // The pair has it for our own purpose.
-        Some(Decided::Foreign(it)) if it.reads.are_counted() => {}
+        Some(Decided::Foreign(it)) if it.reads.are_counted() || socket.kind == Kind::Dgram => {}
         _ => return None,
     }
     Some(socket.peek_offset.load(Ordering::Relaxed))

@@ -3,6 +3,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
@@ -64,6 +65,10 @@ impl Process {
             Call::Options | Call::Unread => Reply::default(),
             Call::Readiness => Reply {
                 flags: readiness_of(socket, fd).cast_signed(),
+                ..Reply::default()
+            },
+            Call::PeekOffset => Reply {
+                flags: socket.peek_offset.load(Ordering::Relaxed),
                 ..Reply::default()
             },
             Call::TakeError => {

@@ -390,7 +390,9 @@ impl Process {
             request,
             (data, room),
             |control, message, parts, max| match request.call {
-                Call::Unread | Call::Options => control.call_briefly(message, parts, max),
+                Call::Unread | Call::Options | Call::PeekOffset => {
+                    control.call_briefly(message, parts, max)
+                }
                 _ => control.call(message, parts, max),
             },
         )

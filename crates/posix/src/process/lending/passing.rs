@@ -80,6 +80,7 @@ impl Process {
             // The receiver makes its own part, from the kernel's: that is under the descriptor
             // number, or beside the end of a pair there.
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
+                self.learn_of_borrowed(&socket);
                 let kept = it.kernel_part.lock().filter(|_| it.is_taken());
                 let part = kept.or_else(|| socket.kernel_number());
                 self.leave_word(&socket, part, it.remote());

@@ -24,6 +24,7 @@ use crate::lending::{StewardSockets, control_name};
 use crate::process::Process;
 use crate::process::lending::borrow::UserKind;
 use crate::process::lending::passing::learn_times;
+use crate::process::lending::word::read_word;
 use crate::socket::borrowed::Names;
 use crate::socket::borrowed::{Borrowed, ReadRequest};
 use crate::socket::description::{Decided, Description, Kind, New};
@@ -144,6 +145,7 @@ impl Process {
             let Some(socket) = self.table.socket(*from) else {
                 continue;
             };
+            self.leave_word_of_lent(&socket);
             let item = match socket.decided() {
                 Some(Decided::Stream(_) | Decided::Dgram(_)) => {
                     let found = fork.names.binary_search_by_key(&socket.id, |it| it.id);
@@ -202,12 +204,27 @@ impl Process {
             }
             return None;
         }
+        self.leave_word_of_lent(socket);
         let control = it.control().map(|control| {
             let _ = fcntl_setfd(control.end(), FdFlags::empty());
             control_name(control.number(), control.is_branch())
         });
         let named = (&**socket, self.ids.inode_of(socket));
         Some(borrowed(named, it, number, control))
+    }
+
+    /// Leaves word in the kernel's part of a datagram socket that is lent to another program, if
+    /// that finds it under the socket's number.
+    fn leave_word_of_lent(&self, socket: &Description) {
+        let is_meant = match socket.decided() {
+            Some(Decided::Dgram(_)) => true,
+            Some(Decided::Foreign(it)) => socket.kind == Kind::Dgram && !it.is_taken(),
+            _ => false,
+        };
+        if is_meant {
+            self.learn_of_borrowed(socket);
+            self.leave_word(socket, socket.kernel_number(), None);
+        }
     }
 
     /// A connection that is another process's and has not been used by this one.
@@ -238,7 +255,13 @@ impl Process {
         let has_kernel = kind == Kind::Dgram;
         socket.has_kernel.store(has_kernel, Ordering::Release);
         if has_kernel {
-            learn_times(number, &socket);
+            self.learn_from_kernel(&socket, number);
+            if let Some(word) = read_word(&*self.kernel, number.number()) {
+                word.apply(&socket);
+                if let Some(Decided::Foreign(it)) = socket.decided() {
+                    it.note_options();
+                }
+            }
         }
         if has_kernel
             && let Some(own) = self.network.own_datagrams(&socket, number)

@@ -32,6 +32,7 @@ impl Process {
         if attachment.driver.placement() == Placement::InProcess && !attachment.has_ticker() {
             return;
         }
+        self.learn_of_borrowed(socket);
         let Some(own) = it.take_own() else { return };
         *own.remote.lock() = it.remote();
         if self.realize_dgram(socket, &own).is_err() {
@@ -69,6 +70,7 @@ impl Process {
         if attachment.driver.placement() == Placement::InProcess && !attachment.has_ticker() {
             return false;
         }
+        self.learn_of_borrowed(socket);
         let Some(own) = it.take_own() else {
             return false;
         };
@@ -125,7 +127,9 @@ impl Process {
         }
         let _bringing = self.lending.bringing.lock();
         self.lending.put_kernel_part(socket, it);
-        own.apply(&socket.cold.lock().options);
+        let options = socket.cold.lock().options.clone();
+        socket.error_queue.set(options.error_queue_messages());
+        own.apply(&options);
         socket.bring(Decided::Dgram(*own));
         self.on_intent(socket);
         self.realize(socket);

@@ -3,18 +3,22 @@
 //! that the kernel's part cannot tell.
 //!
 //! A word is the beginning of the socket's filter: constants that are loaded and not used. The
-//! program's own filter follows, or an instruction that lets everything pass.
+//! filter that the kernel's part has without it follows, or an instruction that lets everything
+//! pass.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::atomic::Ordering;
 
 use slipstack_mem::Descriptor;
 
+use crate::errno::Errno;
 use crate::kernel::Kernel;
 use crate::process::table::Table;
 use crate::socket::Side;
 use crate::socket::description::{Decided, Description};
-use crate::socket::options::attaching::{ATTACH, DETACH, attach_filter, filter_in, is_extended};
+use crate::socket::options::attaching::{
+    ATTACH, DETACH, attach_filter, is_extended, is_group_filter,
+};
 use crate::socket::options::{Membership, Options, Set, is_untold};
 
 /// SO_SELECT_ERR_QUEUE (asm-generic/socket.h), which has no effect on sockets without an error
@@ -26,6 +30,8 @@ const MARK: u32 = 0x51a9_57ad;
 /// BPF_LD | BPF_W | BPF_IMM and BPF_RET | BPF_K (linux/filter.h).
 const LOAD: u16 = 0x00;
 const RETURN: u16 = 0x06;
+/// Lets everything pass; no program's filter is this one.
+const ALL: u32 = 0x7fff_57ad;
 const INSTRUCTION: usize = 8;
 /// BPF_MAXINSNS (linux/bpf_common.h).
 const INSTRUCTIONS_MAX: usize = 4096;
@@ -43,7 +49,7 @@ pub(crate) struct Word {
     pub(crate) remote: Option<SocketAddr>,
     peek_offset: i32,
     memberships: Vec<Membership>,
-    /// Options that the kernel's part does not tell, and the program's filter.
+    /// Options that the kernel's part does not tell, and the program's filter, which that has.
     options: Options,
 }
 
@@ -55,9 +61,6 @@ impl Word {
         let is_meant = |set: &&Set| is_untold(set.level, set.name) && !is_extended(set);
         for set in all.filter(is_meant) {
             options.set(set.level, set.name, &set.value);
-        }
-        if let Some(code) = filter_in(&cold.options) {
-            options.set(ATTACH.0, ATTACH.1, code);
         }
         Word {
             inode,
@@ -101,13 +104,8 @@ impl Word {
             all.extend((one.sources.len() as u16).to_le_bytes());
             all.extend(one.sources.iter().flat_map(|source| wide(*source).octets()));
         }
-        let mut untold = Options::default();
-        let own = |set: &&Set| (set.level, set.name) != ATTACH;
-        for set in self.options.all().iter().filter(own) {
-            untold.set(set.level, set.name, &set.value);
-        }
         let mut room = [0; OPTIONS_MAX];
-        let len = untold.write(&mut room);
+        let len = self.options.write(&mut room);
         all.extend(&room[..len]);
         all
     }
@@ -166,8 +164,7 @@ fn membership(rest: &mut &[u8]) -> Option<Membership> {
     })
 }
 
-/// The filter that carries a word: its constants, with their number of bytes, and the filter of the
-/// program's own.
+/// The constants that carry a word, with their number of bytes.
 fn code_of(word: &Word) -> Vec<u8> {
     let bytes = word.to_bytes();
     let words = bytes.chunks(4).map(|chunk| {
@@ -180,12 +177,15 @@ fn code_of(word: &Word) -> Vec<u8> {
         .into_iter()
         .chain(words)
         .chain([0]);
-    let mut code: Vec<u8> = constants.flat_map(|it| instruction(LOAD, it)).collect();
-    match filter_in(&word.options) {
-        Some(own) => code.extend(own),
-        None => code.extend(instruction(RETURN, u32::MAX)),
+    constants.flat_map(|it| instruction(LOAD, it)).collect()
+}
+
+/// A filter behind the constants of a word.
+fn with_filter(word: &[u8], filter: &[u8]) -> Vec<u8> {
+    match filter.is_empty() {
+        true => [word, &instruction(RETURN, ALL)].concat(),
+        false => [word, filter].concat(),
     }
-    code
 }
 
 fn instruction(code: u16, constant: u32) -> [u8; INSTRUCTION] {
@@ -194,27 +194,41 @@ fn instruction(code: u16, constant: u32) -> [u8; INSTRUCTION] {
     [a, b, 0, 0, c, d, e, f]
 }
 
-/// Returns the word at the beginning of a filter.
-fn word_in(code: &[u8]) -> Option<Word> {
-    let mut constants = code.chunks_exact(INSTRUCTION).map_while(|one| {
+/// Splits a filter into the constants of a word and the filter behind them; either may be empty.
+fn parts_of(code: &[u8]) -> (&[u8], &[u8]) {
+    let mut constants = constants_of(code);
+    let len = (constants.next() == Some(MARK)).then(|| constants.next());
+    let Some(len) = len.flatten() else {
+        return (&[], code);
+    };
+    // The mark, the length and the last 0 come beside the words.
+    let count = (len as usize).div_ceil(4) + 3;
+    let is_whole = constants_of(code).take(count).count() == count;
+    match code.split_at_checked(count * INSTRUCTION) {
+        Some((word, filter)) if is_whole && filter == instruction(RETURN, ALL) => (word, &[]),
+        Some((word, filter)) if is_whole && !filter.is_empty() => (word, filter),
+        _ => (&[], code),
+    }
+}
+
+/// The constants that a filter begins with.
+fn constants_of(code: &[u8]) -> impl Iterator<Item = u32> + '_ {
+    code.chunks_exact(INSTRUCTION).map_while(|one| {
         let is_load = one.starts_with(&LOAD.to_ne_bytes());
         is_load.then_some(u32::from_ne_bytes(*one.last_chunk()?))
-    });
-    if constants.next()? != MARK {
-        return None;
-    }
+    })
+}
+
+/// Returns the word at the beginning of a filter.
+fn word_in(code: &[u8]) -> Option<Word> {
+    let (word, filter) = parts_of(code);
+    let mut constants = constants_of(word).skip(1);
     let len = constants.next()? as usize;
-    let words = len.div_ceil(4);
-    let mut bytes: Vec<u8> = constants.take(words).flat_map(u32::to_le_bytes).collect();
-    if bytes.len() != words * 4 {
-        return None;
-    }
+    let mut bytes: Vec<u8> = constants.flat_map(u32::to_le_bytes).collect();
     bytes.truncate(len);
     let mut word = Word::from_bytes(&bytes)?;
-    // The mark, the length and the last 0 come beside the words.
-    let own = code.get((words + 3) * INSTRUCTION..)?;
-    if own != instruction(RETURN, u32::MAX) {
-        word.options.set(ATTACH.0, ATTACH.1, own);
+    if !filter.is_empty() && !is_group_filter(filter) {
+        word.options.set(ATTACH.0, ATTACH.1, filter);
     }
     Some(word)
 }
@@ -232,8 +246,8 @@ impl Table {
     }
 }
 
-/// Leaves word in the kernel's part, which never blocks itself and is not connected. A filter that
-/// is too long with a word stays as it is.
+/// Leaves word in the kernel's part, which never blocks itself and is not connected; its filter
+/// stays. One that is too long with a word goes without.
 pub(crate) fn leave_word(
     kernel: &dyn Kernel,
     socket: &Description,
@@ -245,9 +259,24 @@ pub(crate) fn leave_word(
     };
     let mode = i32::from(socket.is_nonblocking()).to_ne_bytes();
     let _ = kernel.setsockopt(fd, libc::SOL_SOCKET, MODE, &mode);
-    let code = code_of(word);
+    let now = code_at(kernel, fd);
+    let code = with_filter(&code_of(word), parts_of(&now).1);
     if code.len() <= INSTRUCTIONS_MAX * INSTRUCTION {
         let _ = attach_filter(kernel, fd, &code);
+    }
+}
+
+/// Gives the kernel socket `fd` this filter, of which nothing is none, behind the word that it
+/// carries. Returns false, and does nothing, if it carries none.
+pub(crate) fn attach_behind_word(
+    kernel: &dyn Kernel,
+    fd: i32,
+    filter: &[u8],
+) -> Result<bool, Errno> {
+    let now = code_at(kernel, fd);
+    match parts_of(&now) {
+        ([], _) => Ok(false),
+        (word, _) => attach_filter(kernel, fd, &with_filter(word, filter)).map(|()| true),
     }
 }
 
@@ -259,20 +288,31 @@ pub(crate) fn take_word(kernel: &dyn Kernel, fd: i32) -> (bool, Option<Word>) {
 }
 
 pub(crate) fn read_word(kernel: &dyn Kernel, fd: i32) -> Option<Word> {
-    let mut code = vec![0; INSTRUCTIONS_MAX * INSTRUCTION];
+    word_in(&code_at(kernel, fd))
+}
+
+/// Returns the filter of the kernel socket `fd`.
+fn code_at(kernel: &dyn Kernel, fd: i32) -> Vec<u8> {
     // The length is a number of instructions.
-    let count = kernel.getsockopt(fd, ATTACH.0, ATTACH.1, &mut code).ok()?;
-    word_in(code.get(..count * INSTRUCTION)?)
+    if let Err(_) | Ok(0) = kernel.getsockopt(fd, ATTACH.0, ATTACH.1, &mut []) {
+        return Vec::new();
+    }
+    // Room for all: another process may change it meanwhile.
+    let mut code = vec![0; INSTRUCTIONS_MAX * INSTRUCTION];
+    let count = kernel.getsockopt(fd, ATTACH.0, ATTACH.1, &mut code);
+    code.truncate(count.unwrap_or(0) * INSTRUCTION);
+    code
 }
 
 /// Removes the word from a socket that is the kernel's alone from now on.
 pub(crate) fn forget_word(kernel: &dyn Kernel, fd: i32) {
-    let Some(word) = read_word(kernel, fd) else {
+    let now = code_at(kernel, fd);
+    let Some(word) = word_in(&now) else {
         return;
     };
-    let _ = match filter_in(&word.options) {
-        Some(own) => attach_filter(kernel, fd, own),
-        None => kernel.setsockopt(fd, DETACH.0, DETACH.1, &[0; 4]),
+    let _ = match parts_of(&now).1 {
+        [] => kernel.setsockopt(fd, DETACH.0, DETACH.1, &[0; 4]),
+        filter => attach_filter(kernel, fd, filter),
     };
     let free = i32::from(word.options.has_freebind()).to_ne_bytes();
     let _ = kernel.setsockopt(fd, libc::IPPROTO_IP, libc::IP_FREEBIND, &free);
@@ -281,9 +321,17 @@ pub(crate) fn forget_word(kernel: &dyn Kernel, fd: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::socket::options::attaching::group_filter;
 
     fn round(word: &Word) {
-        let read = word_in(&code_of(word)).unwrap();
+        let filter = word.options.bytes(ATTACH.0, ATTACH.1).unwrap_or_default();
+        let mut carried = word.clone();
+        carried.options = Options::default();
+        let untold = |set: &&Set| (set.level, set.name) != ATTACH;
+        for set in word.options.all().iter().filter(untold) {
+            carried.options.set(set.level, set.name, &set.value);
+        }
+        let read = word_in(&with_filter(&code_of(&carried), filter)).unwrap();
         assert_eq!((read.inode, read.remote), (word.inode, word.remote));
         assert_eq!(read.peek_offset, word.peek_offset);
         assert_eq!(read.memberships, word.memberships);
@@ -318,5 +366,21 @@ mod tests {
         round(&word);
         assert!(word_in(&[0; 10 * INSTRUCTION]).is_none());
         assert!(word_in(&code_of(&word)[..5 * INSTRUCTION]).is_none());
+    }
+
+    #[test]
+    fn the_filter_of_groups_is_not_the_programs() {
+        let word = Word {
+            inode: 7,
+            remote: None,
+            peek_offset: -1,
+            memberships: Vec::new(),
+            options: Options::default(),
+        };
+        let code = with_filter(&code_of(&word), &group_filter(3));
+        assert!(is_group_filter(parts_of(&code).1));
+        assert!(word_in(&code).unwrap().options.is_empty());
+        let plain = instruction(RETURN, 7);
+        assert_eq!(parts_of(&plain), (&[][..], &plain[..]));
     }
 }

@@ -29,6 +29,8 @@ pub(crate) enum Call {
     Readiness = 8,
     /// Bytes that a connection's owner has received and not passed on.
     Unread = 9,
+    /// SO_PEEK_OFF.
+    PeekOffset = 10,
 }
 
 impl Call {
@@ -43,6 +45,7 @@ impl Call {
             Call::Options,
             Call::Readiness,
             Call::Unread,
+            Call::PeekOffset,
         ];
         all.into_iter().find(|call| *call as u8 == byte)
     }

@@ -105,6 +105,35 @@ pub(crate) fn filter_in(options: &Options) -> Option<&[u8]> {
     (!code.is_empty()).then_some(code)
 }
 
+/// Classic BPF (linux/filter.h): from this interface only packets to this host.
+pub(crate) fn group_filter(interface: u32) -> Vec<u8> {
+    const LOAD: u16 = 0x20;
+    const JUMP_IF: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    const PACKET_KIND: u32 = (-0x1000i32 + 4).cast_unsigned();
+    const INTERFACE: u32 = (-0x1000i32 + 8).cast_unsigned();
+    let code = |op: u16, is: u8, is_not: u8, k: u32| {
+        let ([a, b], [c, d, e, f]) = (op.to_ne_bytes(), k.to_ne_bytes());
+        [a, b, is, is_not, c, d, e, f]
+    };
+    [
+        code(LOAD, 0, 0, INTERFACE),
+        code(JUMP_IF, 0, 3, interface),
+        code(LOAD, 0, 0, PACKET_KIND),
+        // PACKET_HOST
+        code(JUMP_IF, 1, 0, 0),
+        code(RETURN, 0, 0, 0),
+        code(RETURN, 0, 0, u32::MAX),
+    ]
+    .concat()
+}
+
+/// Whether a filter is that of [`group_filter`].
+pub(crate) fn is_group_filter(code: &[u8]) -> bool {
+    let interface = code.get(INSTRUCTION + 4..).and_then(<[u8]>::first_chunk);
+    interface.is_some_and(|it| code == group_filter(u32::from_ne_bytes(*it)))
+}
+
 /// Returns whether a filter reads more than a datagram and its header: its interface, its
 /// link-layer header. `known`: ancillary offsets that are supported.
 fn looks_beyond(code: &[u8], known: &[i32]) -> bool {
