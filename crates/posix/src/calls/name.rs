@@ -31,7 +31,7 @@ use crate::socket::{Dgram, Listener, SHUT_READ, SHUT_WRITE, Side, shut_bits};
 impl Process {
     /// `bind`.
     pub fn bind(&self, fd: i32, addr: &[u8]) -> Outcome<()> {
-        let socket = self.usable_socket_of(fd)?;
+        let socket = self.bindable_socket_of(fd)?;
         let known = socket.cold.lock().bound;
         let is_bound =
             socket.decided().is_some() || known.is_some_and(|bound| !bound.is_port_given_back);

@@ -16,7 +16,7 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::table::{Entry, Table};
-use crate::ready::{Awaited, Watch};
+use crate::ready::{Awaited, Watch, bits};
 use crate::socket::Stream;
 use crate::socket::bound::Bound;
 use crate::socket::description::{Decided, Description};
@@ -38,6 +38,38 @@ impl Process {
         if !stream.is_refused() {
             give_port_back(&socket, None);
         }
+        Ok(self.replace_by_fresh(&socket))
+    }
+
+    /// Returns the socket behind a number, for a call that binds it. __udp_disconnect(): a datagram
+    /// socket that was disconnected has no port, if the program has not asked for one. One with
+    /// datagrams that wait keeps its part.
+    pub(crate) fn bindable_socket_of(&self, fd: i32) -> Outcome<Arc<Description>> {
+        let socket = self.usable_socket_of(fd)?;
+        let Some(Decided::Dgram(dgram)) = socket.decided() else {
+            return Ok(socket);
+        };
+        let is_asked_for = socket
+            .cold
+            .lock()
+            .bound
+            .is_some_and(|bound| !bound.is_port_chosen);
+        let is_in_use = is_asked_for
+            || !dgram.has_no_port()
+            || dgram.remote.lock().is_some()
+            || dgram.readiness() & bits::IN != 0
+            || socket.lent.is_lent();
+        if is_in_use {
+            return Ok(socket);
+        }
+        if let Some(number) = socket.kernel_number() {
+            rustix::net::connect_unspec(number.as_fd())?;
+        }
+        if let Some((attachment, sock)) = dgram.stack().take() {
+            attachment.close(sock, CloseMode::Orderly);
+            attachment.commands();
+        }
+        socket.cold.lock().bound = None;
         Ok(self.replace_by_fresh(&socket))
     }
 
@@ -65,6 +97,7 @@ impl Process {
             let (mut from, mut to) = (old.cold.lock(), new.cold.lock());
             to.numbers = mem::take(&mut from.numbers);
             to.options = from.options.clone();
+            to.memberships = from.memberships.clone();
             to.bound = from.bound;
             (to.binder, to.is_port_shared) = (from.binder, from.is_port_shared);
             to.owner = from.owner;
