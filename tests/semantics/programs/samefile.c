@@ -27,6 +27,26 @@ static int is_an_order(const int *fd, int count) {
     return 1;
 }
 
+/* Which ways through links of the file system give that inode. */
+static void leads(int fd, const char *path, ino_t inode) {
+    struct stat by[5];
+    struct statx wide;
+    char place[64], second[64];
+    snprintf(place, 64, "/tmp/samefile-%d", getpid());
+    snprintf(second, 64, "%s-more", place);
+    symlink(path, place), symlink(strrchr(place, '/') + 1, second);
+    stat(place, &by[0]), fstatat(AT_FDCWD, second, &by[1], 0), syscall(SYS_stat, path, &by[2]);
+    chdir("/tmp"), stat(second + 5, &by[3]), chdir("/");
+    statx(AT_FDCWD, second, 0, STATX_INO, &wide);
+    int kept = dup(0);
+    dup2(fd, 0), stat("/dev/stdin", &by[4]), dup2(kept, 0), close(kept);
+    printf("by links");
+    for (int i = 0; i < 5; i++) printf(" %d", by[i].st_ino == inode);
+    lstat(place, &by[0]);
+    NOTE("; %d, itself %d", wide.stx_ino == inode, by[0].st_ino == inode);
+    unlink(place), unlink(second);
+}
+
 /* Which ways to read the link of a number give "socket:[inode of fstat]". */
 static void links(const char *what, int fd) {
     char path[5][64], want[64], got[64] = "", short_one[12] = "", number[16];
@@ -61,6 +81,7 @@ static void links(const char *what, int fd) {
     statx(AT_FDCWD, path[2], 0, STATX_INO, &wide);
     NOTE("; stat %d %d %d %d", named.st_ino == status.st_ino, there.st_ino == status.st_ino,
          empty.st_ino == status.st_ino, wide.stx_ino == status.st_ino);
+    leads(fd, path[0], status.st_ino);
 }
 
 static void *in_thread(void *fd) {

@@ -201,6 +201,9 @@ unsafe fn names(number: c_long, args: [usize; 6]) -> Option<c_long> {
             identity::abi::readlinkat(a as c_int, b as *const _, c as *mut _, d)
         },
         // SAFETY: the program's own call.
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_stat => unsafe { identity::abi::stat(a as *const _, b as *mut _) as isize },
+        // SAFETY: the program's own call.
         libc::SYS_newfstatat => unsafe {
             identity::abi::fstatat(a as c_int, b as *const _, c as *mut _, d as c_int) as isize
         },

@@ -7,7 +7,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use libc::{size_t, ssize_t};
 
-use super::{SOCKET, number_at};
+use super::{SOCKET, behind, number_at};
 use crate::call::is_ours;
 use crate::raw::{self, syscall6};
 use crate::thread::InCall;
@@ -15,6 +15,9 @@ use crate::{abi, next, process};
 
 /// Room for the path of a directory of descriptors.
 const FOLDER_MAX: usize = 64;
+/// Links that a path is followed through, and the bytes of one.
+const LINKS_MAX: usize = 8;
+const LINK_MAX: usize = 1024;
 /// Room for the name of a socket in `/proc/self/fd`.
 const NAME_MAX: usize = 32;
 
@@ -80,7 +83,7 @@ unsafe fn named(at: c_int, path: *const c_char, result: c_int, status: *mut libc
     let is_socket = || unsafe { status.as_ref() }.is_some_and(|it| is_socket(it.st_mode));
     if result == 0 && process::current().is_some() && is_socket() {
         // SAFETY: the path that libc has read.
-        let number = unsafe { number_of(at, path) };
+        let number = unsafe { number_behind(at, path) };
         // SAFETY: the program's structure.
         unsafe { numbered(number, status) };
     }
@@ -185,7 +188,7 @@ pub unsafe fn statx(
     if let Some(status) = unsafe { status.as_mut() }
         && is_socket(status.stx_mode.into())
         // SAFETY: the path that libc has read.
-        && let Some(inode) = unsafe { number_of(at, path) }.and_then(inode_of)
+        && let Some(inode) = unsafe { number_behind(at, path) }.and_then(inode_of)
     {
         status.stx_ino = inode;
     }
@@ -278,6 +281,35 @@ unsafe fn number_of(at: c_int, path: *const c_char) -> Option<c_int> {
     }
     let mut room = [0; FOLDER_MAX];
     number_at(|| folder_of(at, &mut room), path, is_own)
+}
+
+/// As [`number_of`], also through links that the path ends in, such as `/dev/stdin`.
+unsafe fn number_behind(at: c_int, path: *const c_char) -> Option<c_int> {
+    // SAFETY: the caller's promise.
+    let direct = unsafe { number_of(at, path) };
+    if direct.is_some() || path.is_null() {
+        return direct;
+    }
+    let _in_call = InCall::enter();
+    // SAFETY: the caller's promise.
+    let mut name = unsafe { CStr::from_ptr(path) }.to_bytes().to_vec();
+    for _ in 0..LINKS_MAX {
+        name.push(0);
+        let mut target = [0; LINK_MAX];
+        let (from, to) = (name.as_ptr(), target.as_mut_ptr());
+        let (from, to) = (from.expose_provenance(), to.expose_provenance());
+        let args = [at as usize, from, to, LINK_MAX, 0, 0];
+        // SAFETY: a C string and a buffer of ours.
+        let len = usize::try_from(unsafe { syscall6(libc::SYS_readlinkat, args) }).ok()?;
+        name.pop();
+        name = behind(&name, &target[..len]);
+        let mut room = [0; FOLDER_MAX];
+        let found = number_at(|| folder_of(at, &mut room), &name, is_own);
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
 }
 
 /// Returns the path of the directory `at`, which is short if it is one of descriptors.

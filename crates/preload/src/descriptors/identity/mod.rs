@@ -50,6 +50,15 @@ pub fn number_at<'a>(
     }
 }
 
+/// Returns the path of what the link `path` points at.
+pub fn behind(path: &[u8], target: &[u8]) -> Vec<u8> {
+    let folder = match path.iter().rposition(|byte| *byte == b'/') {
+        Some(at) if !target.starts_with(b"/") => &path[..=at],
+        _ => &[],
+    };
+    [folder, target].concat()
+}
+
 fn decimal(digits: &[u8]) -> Option<u32> {
     let is_short = digits.len() <= DIGITS_MAX && digits.iter().all(u8::is_ascii_digit);
     str::from_utf8(digits)
@@ -98,5 +107,15 @@ mod tests {
             assert_eq!(number("/proc/self/fd", path), None, "{path}");
         }
         assert_eq!(number("/tmp", "7"), None);
+    }
+
+    #[test]
+    fn a_link_leads_on_from_its_folder() {
+        assert_eq!(
+            behind(b"/dev/stdin", b"/proc/self/fd/0"),
+            b"/proc/self/fd/0"
+        );
+        assert_eq!(behind(b"/dev/stdin", b"fd/0"), b"/dev/fd/0");
+        assert_eq!(behind(b"link", b"fd/0"), b"fd/0");
     }
 }
