@@ -256,6 +256,7 @@ impl Process {
         socket.has_kernel.store(has_kernel, Ordering::Release);
         if has_kernel {
             self.learn_from_kernel(&socket, number);
+            socket.note_v6_only(number);
             if let Some(word) = read_word(&*self.kernel, number.number()) {
                 word.apply(&socket);
                 if let Some(Decided::Foreign(it)) = socket.decided() {

@@ -321,6 +321,7 @@ pub(crate) fn forget_word(kernel: &dyn Kernel, fd: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::socket::options::SO_SETFIB;
     use crate::socket::options::attaching::group_filter;
 
     fn round(word: &Word) {
@@ -360,6 +361,10 @@ mod tests {
         });
         word.options
             .set(libc::SOL_SOCKET, libc::SO_ZEROCOPY, &1i32.to_ne_bytes());
+        // Only the stack has tables that a socket chooses.
+        assert!(is_untold(libc::SOL_SOCKET, SO_SETFIB));
+        word.options
+            .set(libc::SOL_SOCKET, SO_SETFIB, &7i32.to_ne_bytes());
         round(&word);
         word.options
             .set(ATTACH.0, ATTACH.1, &instruction(RETURN, 7));

@@ -81,7 +81,9 @@ const OF_DATAGRAMS: [(i32, i32); 20] = [
 ];
 
 /// Options that the kernel's part does not tell: the stack alone has them, or has them otherwise.
-const UNTOLD: [(i32, i32); 16] = [
+const UNTOLD: [(i32, i32); 18] = [
+    (libc::SOL_SOCKET, libc::SO_REUSEADDR),
+    (libc::SOL_SOCKET, libc::SO_REUSEPORT),
     (libc::SOL_SOCKET, SO_SETFIB),
     (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
     (libc::SOL_SOCKET, TIMESTAMPING_NEW),
