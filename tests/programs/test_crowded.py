@@ -79,11 +79,11 @@ def a_child_that_is_killed_while_its_connection_moves_ends_that_alone(world):
 
 @test
 def a_connection_goes_round_several_processes(world):
-    started = world.stack(*world.program("circle.py"), 7163, 3, 30)
+    started = world.stack(*world.program("circle.py"), 7163, 3, 100)
     world.wait_port(7163, process=started)
     for _ in range(5):
         with world.connect(7163) as sock, sock.makefile("rb") as stream:
-            for turn in range(30):
+            for turn in range(100):
                 sock.sendall(b"%d\n" % turn)
                 assert stream.readline() == b"%d %d\n" % (turn % 3, turn)
             assert stream.readline() == b""

@@ -7,14 +7,14 @@ import selectors
 import signal
 import socket
 import subprocess
+from pathlib import Path
 
 from harness import test
 from harness.process import rss_kib, until
 from harness.world import PROGRAMS
 
 PORT = 7260
-# `make soak` has a thousand of both.
-CONNECTIONS = FORKS = int(os.environ.get("SLIPSTACK_FORKS", "300"))
+CONNECTIONS = FORKS = int(os.environ.get("SLIPSTACK_FORKS", "1000"))
 SIZE_MAX = 600
 # Rings become memory when they are used.
 GROWTH_KIB = 4096
@@ -77,8 +77,13 @@ def used(world, server):
     return counts, rss_kib(keeper)
 
 
+def children(server):
+    tasks = Path(f"/proc/{server.pid}/task").glob("*/children")
+    return sorted(child for task in tasks for child in task.read_text().split())
+
+
 @test(timeout=180)
-def a_server_forks_every_millisecond_beside_hundreds_of_connections(world):
+def a_server_forks_every_millisecond_beside_a_thousand_connections(world):
     program = world.folder / "forks_beside"
     subprocess.run(["gcc", "-Wall", "-o", program, PROGRAMS / "forks_beside.c"], check=True)
     server = world.stack(program, PORT, FORKS)
@@ -87,11 +92,15 @@ def a_server_forks_every_millisecond_beside_hundreds_of_connections(world):
         visitors = [Visitor(world, number) for number in range(CONNECTIONS)]
     answered(visitors, lambda: True)
     before, kib_before = used(world, server)
+    children_before = children(server)
     server.signal(signal.SIGUSR1)
     for visitor in visitors:
         visitor.ask()
     answered(visitors, lambda: "forked" in server.output())
     assert server.is_running(), server.tail()
+    _, forks, took_ms = server.output().split()
+    print(f"{forks} forks beside {CONNECTIONS} connections in {took_ms} ms", flush=True)
+    assert int(forks) == FORKS and children(server) == children_before
     # The steward's doorbell is kept for the next one.
     most = [before[0] + 1, *before[1:]]
 

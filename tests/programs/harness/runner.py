@@ -211,8 +211,9 @@ def report(outcome):
     line = (
         f"{outcome['outcome']:7} {outcome['seconds']:5.1f} s  {outcome['mode']:9} {outcome['name']}"
     )
-    if outcome["outcome"] == "skipped":
-        line += f": {outcome['text'].splitlines()[-1] if outcome['text'] else ''}"
+    if outcome["outcome"] != "failed" and outcome["text"]:
+        # The reason for which it was left out, or a figure.
+        line += f": {outcome['text'].splitlines()[-1]}"
     print(line)
     if outcome["outcome"] == "failed":
         print("    " + outcome["text"].replace("\n", "\n    "))
