@@ -16,6 +16,7 @@ mod joining;
 mod keeper;
 mod launch;
 mod link;
+mod local_ports;
 mod network;
 mod planned;
 pub mod program;

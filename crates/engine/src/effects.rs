@@ -54,7 +54,8 @@ impl<'a> Fx<'a> {
 
 impl Effects for Fx<'_> {
     fn is_elsewhere(&self, local: SocketAddr, remote: SocketAddr) -> bool {
-        !self.env.local.has_flow(local, remote)
+        let env = &self.env.local;
+        !env.has_flow(local, remote) || env.is_bound(Transport::Tcp, local.port())
     }
 
     #[inline]
