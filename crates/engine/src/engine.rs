@@ -12,6 +12,7 @@ use slipstack_mem::{Doorbell, MpscInbox, Region};
 use slipstack_stack::{CloseMode, ConnId, Instant, RxMeta, Stack, StackConfig};
 
 use crate::authority::{NeighbourTable, PortAuthority};
+use crate::claims::HeldClaims;
 use crate::client::{Client, ClientId};
 use crate::departed::Departed;
 use crate::effects::Fx;
@@ -118,6 +119,7 @@ pub struct Engine {
     /// Time at which its rules are fetched again.
     pub(crate) filter_due: Option<Instant>,
     pub(crate) has_chores: bool,
+    pub(crate) held_claims: HeldClaims,
     /// Connections take ports that the card's map of its queues brings to this engine's.
     pub(crate) is_homing: bool,
     /// Number of times that the device has been another one.
@@ -187,6 +189,7 @@ impl Engine {
             filter: HeldFilter::default(),
             filter_due: None,
             has_chores: false,
+            held_claims: HeldClaims::default(),
             is_homing: false,
             device_renewals: 0,
             answers_handed_over: 0,
@@ -448,11 +451,8 @@ impl Engine {
             match self.env.deferred.swap_remove(later) {
                 Deferred::TellSent(conn) => self.tell_sent(now, conn),
                 Deferred::Describe(conn) => self.describe(conn),
-                Deferred::Unbind(owner) => self.drop_binding_of_ended(owner),
-                Deferred::Free(owner) => {
-                    self.drop_binding_of_ended(owner);
-                    self.release(owner);
-                }
+                Deferred::Unbind(owner) => self.unbind(owner, true),
+                Deferred::Free(owner) => self.free(owner, true),
                 Deferred::Abort(conn) => {
                     let mut fx = Fx::new(&mut self.env, &mut *self.device);
                     self.stack

@@ -11,6 +11,7 @@ mod authority;
 mod carrying;
 mod choosing;
 mod chores;
+mod claims;
 mod client;
 mod commands;
 mod datagrams;

@@ -7,6 +7,7 @@ use slipstack_channel::{SocketError, Transport};
 use slipstack_stack::{ConnId, Instant, PortHold, PortRange, SocketOptions, UdpId, UdpOptions};
 
 use crate::authority::PortClaim;
+use crate::claims::HELD_MAX;
 use crate::client::Bound;
 use crate::effects::Fx;
 use crate::engine::Engine;
@@ -290,5 +291,63 @@ impl Engine {
         let place = self.stack.scatter().place(port);
         let mut blocks = self.port_blocks.iter();
         blocks.any(|&(low, high)| (low..=high).contains(&place))
+    }
+}
+
+impl Engine {
+    /// Ends a closed socket that has no connection, or none any more (`is_over`).
+    pub(crate) fn free(&mut self, owner: Owner, is_over: bool) {
+        if !self.hold_claim(owner) {
+            self.unbind(owner, is_over);
+        }
+        self.release(owner);
+    }
+
+    /// Keeps the claim of a port whose connection is in TIME-WAIT. Returns whether it is such a
+    /// one.
+    fn hold_claim(&mut self, owner: Owner) -> bool {
+        let Some(client) = self.env.client(owner.client) else {
+            return false;
+        };
+        let Some((socket, end)) = client.find(owner.sock) else {
+            return false;
+        };
+        let Some((local, remote)) = end.addrs(owner.sock) else {
+            return false;
+        };
+        let is_claimed = socket.bound().is_some_and(|bound| bound.is_announced);
+        if !is_claimed || !self.stack.tcp_is_in_time_wait(local, remote) {
+            return false;
+        }
+        let kind = socket.kind;
+        let Some(bound) = socket.take_bound() else {
+            return false;
+        };
+        let time_wait = self.stack.config().tcp.time_wait.as_nanos();
+        let until = self
+            .env
+            .now
+            .plus_nanos(u64::try_from(time_wait).unwrap_or(u64::MAX));
+        self.held_claims.0.push_back((until, bound, kind));
+        if self.held_claims.0.len() > HELD_MAX {
+            self.drop_oldest_claim();
+        }
+        self.renew_chores();
+        true
+    }
+
+    /// Gives back the claims of ports whose connections have left TIME-WAIT.
+    pub(crate) fn drop_held_claims(&mut self, now: Instant) {
+        while self.held_claims.is_due(now) {
+            self.drop_oldest_claim();
+        }
+    }
+
+    fn drop_oldest_claim(&mut self) {
+        if let Some((_, bound, kind)) = self.held_claims.0.pop_front()
+            && let Some(ports) = &self.ports
+        {
+            ports.listen_off((bound.addr, bound.link), kind, true);
+        }
     }
 }

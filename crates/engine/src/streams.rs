@@ -205,12 +205,8 @@ impl Engine {
         self.unbind(owner, false);
     }
 
-    /// Gives the port of a socket back whose attempt or connection has ended.
-    pub(crate) fn drop_binding_of_ended(&mut self, owner: Owner) {
-        self.unbind(owner, true);
-    }
-
-    fn unbind(&mut self, owner: Owner, is_over: bool) {
+    /// As [`Engine::drop_binding`]; `is_over`: its attempt or connection has ended.
+    pub(crate) fn unbind(&mut self, owner: Owner, is_over: bool) {
         let Some(socket) = self.env.socket(owner) else {
             return;
         };
@@ -413,10 +409,7 @@ impl Engine {
                 self.release(owner);
             }
             Role::Datagram(id) => self.close_datagram(owner, id, mode),
-            Role::None => {
-                self.drop_binding(owner);
-                self.release(owner);
-            }
+            Role::None => self.free(owner, false),
         }
     }
 

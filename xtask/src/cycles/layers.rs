@@ -75,7 +75,7 @@ const LAYERS: &[Layers] = &[
                 "supervisor",
             ],
             &["client", "owners", "stats"],
-            &["waiting"],
+            &["claims", "waiting"],
             &["environment"],
             &["effects", "groups", "outgoing", "sharers", "strays"],
             &["engine", "inquiry", "views"],
