@@ -311,7 +311,7 @@ impl Process {
                     self.follow_users_to_end(&socket);
                 }
                 if stream.is_attempt() {
-                    // inet_shutdown(): there is nothing yet of which a side could be shut.
+                    // As [`Stream::shutdown`] does, and its port is free.
                     disconnect_stream(&socket, stream);
                     return Ok(());
                 }

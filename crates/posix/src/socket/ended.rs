@@ -19,9 +19,7 @@ impl Stream {
     /// The attempt was refused before it looked for a port: tcp_v4_connect() leaves the socket as
     /// it was.
     pub(crate) fn refuse(&self) {
-        self.fail();
-        self.disconnect();
-        self.phase.store(REFUSED, Ordering::Release);
+        self.leave(REFUSED);
     }
 
     pub(crate) fn is_refused(&self) -> bool {
@@ -45,17 +43,22 @@ impl Stream {
 
     /// tcp_disconnect(): a connection is reset, an attempt given up with an error.
     pub(crate) fn disconnect(&self) {
-        let here = self.here();
-        let sock = here.sock();
-        let seen = self.seen_at(here);
+        let seen = self.seen();
         // tcp_need_reset(), and SYN-SENT.
         if !(seen.is_error() || seen.is_hup() || seen.is_closed() || self.is_failed()) {
             self.pending_error
                 .store(Errno::ECONNRESET.0, Ordering::Relaxed);
         }
+        self.leave(ENDED);
+    }
+
+    /// Leaves its cell of the channel.
+    fn leave(&self, phase: u8) {
+        let here = self.here();
+        let sock = here.sock();
         self.take_unanswered();
         self.shut.store(0, Ordering::Relaxed);
-        self.phase.store(ENDED, Ordering::Release);
+        self.phase.store(phase, Ordering::Release);
         let none = SockId {
             generation: NO_GENERATION,
             ..sock

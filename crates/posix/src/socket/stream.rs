@@ -445,6 +445,11 @@ impl Stream {
         let asked = if read { SHUT_READ } else { 0 } | if write { SHUT_WRITE } else { 0 };
         let seen = self.seen();
         if !seen.is_connected() || seen.is_closed() || seen.is_hup() {
+            if self.is_attempt() {
+                // inet_shutdown(): there is nothing yet of which a side could be shut.
+                self.disconnect();
+                return Ok(());
+            }
             // inet_shutdown(): a closed socket is shut all the same.
             self.shut.fetch_or(asked, Ordering::SeqCst);
             return Err(Errno::ENOTCONN);
