@@ -1,8 +1,5 @@
 """Local ports of programs beside each other."""
 
-import json
-import os
-import signal
 import socket
 
 from harness import test
@@ -27,16 +24,6 @@ with socket.create_server((sys.argv[1], int(sys.argv[2])), backlog=128) as serve
 
 def line_of(started):
     return until(lambda: started.output() if "\n" in started.output() else "", 10, "its first line")
-
-
-def kill_keeper(world):
-    def keeper():
-        seen = json.loads(world.admin("status", "--json").output() or "[{}]")[0]
-        return seen.get("keeper_pid") if seen.get("standby_pid") else None
-
-    victim = until(keeper, 10, "there is a standby")
-    os.kill(victim, signal.SIGKILL)
-    until(lambda: keeper() not in (None, victim), 10, "there is a successor")
 
 
 def serve(world):
@@ -66,38 +53,6 @@ def a_program_may_be_given_another_range(world):
     serve(world)
     ports = ports_of(world, 10, "--sysctl", "net.ipv4.ip_local_port_range=50000 50019")
     assert len(set(ports)) == 10 and all(50000 <= port <= 50019 for port in ports), ports
-
-
-# Connects again and again, and prints its port each time.
-AGAIN = """
-import socket, sys, time
-while True:
-    with socket.create_connection((sys.argv[1], 7900)) as sock:
-        print(sock.getsockname()[1], flush=True)
-    time.sleep(0.01)
-"""
-
-
-@test
-def a_range_that_is_changed_counts_at_once_for_all_programs(world):
-    serve(world)
-    running = world.stack("/usr/bin/python3", "-c", AGAIN, world.peer_address)
-    line_of(running)
-
-    def follows(first, last):
-        world.stack_ns.sysctl("net.ipv4.ip_local_port_range", f"{first} {last}")
-        is_there = lambda: first <= int(running.output().split()[-1]) <= last
-        until(is_there, 5, f"{first} to {last}")
-        ports = ports_of(world, 20)
-        assert len(set(ports)) == 20 and all(first <= port <= last for port in ports), ports
-
-    follows(20000, 20999)
-    follows(40000, 49999)
-    if world.mode != "kernel":
-        kill_keeper(world)
-    follows(30000, 30999)
-    follows(32768, 60999)
-    assert running.is_running(), running.tail()
 
 
 LISTEN = """

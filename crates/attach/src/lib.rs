@@ -16,7 +16,6 @@ mod joining;
 mod keeper;
 mod launch;
 mod link;
-mod local_ports;
 mod network;
 mod planned;
 pub mod program;

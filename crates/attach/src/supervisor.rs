@@ -10,14 +10,13 @@ use slipstack_channel::control::{
 };
 use slipstack_channel::{SocketError, Transport};
 use slipstack_engine::supervisor::Supervisor;
-use slipstack_engine::{Asked, BoundCheck, NeighbourTable, PortAuthority, PortClaim, Renewed};
+use slipstack_engine::{Asked, NeighbourTable, PortAuthority, PortClaim, Renewed};
 use slipstack_keeper::Neighbours;
 
 use crate::assembly::reopened;
 use crate::error::Error;
 use crate::inquiry::join_filter;
 use crate::link::{KeeperClient, REGION};
-use crate::local_ports::is_bound;
 
 /// One engine's way to the keeper.
 pub struct Keeper {
@@ -84,10 +83,6 @@ impl PortAuthority for Keeper {
             }) => Err(SocketError::AddrInUse),
             Err(_) => Err(SocketError::NetDown),
         }
-    }
-
-    fn bound_check(&self) -> Option<BoundCheck> {
-        Some(is_bound)
     }
 
     fn listen_yield(&self, port: u16, transport: Transport, is_on: bool) -> bool {

@@ -30,9 +30,6 @@ pub struct PortClaim {
     pub is_reuse_port: bool,
 }
 
-/// Whether a socket of the kernel is bound to a port, at any address.
-pub type BoundCheck = fn(Transport, u16) -> bool;
-
 /// Hands out ports and steers their frames to this engine's slot. Calls are rare and may block
 /// for a round trip to the keeper.
 pub trait PortAuthority: Send {
@@ -120,12 +117,6 @@ pub trait PortAuthority: Send {
     /// The answer to it.
     fn answer_inquiry(&self, id: u64, text: &[u8]) {
         let _ = (id, text);
-    }
-
-    /// Returns the check whether a socket of the kernel has a port, for those that are bound and
-    /// not on a stack yet.
-    fn bound_check(&self) -> Option<BoundCheck> {
-        None
     }
 
     /// Gives a claim back; `is_over` if the connection that it was for has ended.

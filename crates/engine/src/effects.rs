@@ -54,8 +54,7 @@ impl<'a> Fx<'a> {
 
 impl Effects for Fx<'_> {
     fn is_elsewhere(&self, local: SocketAddr, remote: SocketAddr) -> bool {
-        let env = &self.env.local;
-        !env.has_flow(local, remote) || env.is_bound(Transport::Tcp, local.port())
+        !self.env.local.has_flow(local, remote)
     }
 
     #[inline]

@@ -53,7 +53,7 @@ mod views;
 mod waiting;
 mod yielding;
 
-pub use authority::{Asked, BoundCheck, NeighbourTable, PortAuthority, PortClaim, Renewed};
+pub use authority::{Asked, NeighbourTable, PortAuthority, PortClaim, Renewed};
 pub use carrying::carried_head;
 pub use client::ClientId;
 pub use detach::Handover;

@@ -12,8 +12,6 @@ use slipstack_wire::flow::{FrameFlow, is_group_frame};
 use slipstack_wire::frame_fragment::{FrameFragment, PacketId};
 use slipstack_wire::protocol;
 
-use crate::authority::BoundCheck;
-
 /// Frames to ourselves that wait at most; more are lost, as on a wire.
 const LOCAL_LEN_MAX: usize = 1024;
 /// Spare buffers kept.
@@ -279,17 +277,9 @@ pub(crate) struct Local {
     /// The last packet in fragments, and the slots that its first one went to. The others, which
     /// have no ports, follow immediately.
     fragmented: Option<(PacketId, SlotSet)>,
-    /// Set while a port is chosen that no socket of the kernel may have.
-    pub(crate) bound_check: Option<BoundCheck>,
 }
 
 impl Local {
-    /// Returns whether a socket has the port that is on no stack yet.
-    pub(crate) fn is_bound(&self, transport: Transport, port: u16) -> bool {
-        self.bound_check
-            .is_some_and(|is_bound| is_bound(transport, port))
-    }
-
     /// Returns whether datagrams to a leased port arrive here: another program may have claimed it.
     pub(crate) fn has_datagrams(&self, port: u16) -> bool {
         let is_own =

@@ -36,26 +36,8 @@ impl Engine {
                 }
                 result = self.stack.tcp_reserve_port(hold, port, reuse, range);
             }
-            if result == Err(SocketError::AddrNotAvailable) {
-                result = self.reserve_single(hold, reuse, range);
-            }
         }
         result
-    }
-
-    /// Reserves a port of none of our blocks. It is claimed when it is used.
-    fn reserve_single(
-        &mut self,
-        hold: PortHold,
-        reuse: bool,
-        range: PortRange,
-    ) -> Result<u16, SocketError> {
-        self.check_bound_for(range);
-        let ports = self.single_ports(Transport::Tcp, range).into_iter();
-        let mut reserved = ports.map(|port| self.stack.tcp_reserve_port(hold, port, reuse, range));
-        reserved
-            .find(Result::is_ok)
-            .unwrap_or(Err(SocketError::AddrNotAvailable))
     }
 
     /// Connects from `local`, or from a port that is picked.
@@ -69,7 +51,6 @@ impl Engine {
     ) -> Result<ConnId, SocketError> {
         self.judge_homing();
         let is_picked = local.is_none_or(|addr| addr.port() == 0);
-        self.check_bound_for(options.port_range);
         let mut rounds = 0;
         loop {
             let mut fx = Fx::new(&mut self.env, &mut *self.device);
@@ -100,7 +81,7 @@ impl Engine {
         remote: SocketAddr,
         options: &SocketOptions,
     ) -> Result<ConnId, SocketError> {
-        for port in self.single_ports(Transport::Tcp, options.port_range) {
+        for port in self.single_ports(options.port_range) {
             let addr = SocketAddr::new(from, port);
             let claim = PortClaim {
                 addr,
@@ -111,17 +92,10 @@ impl Engine {
             let Ok(is_announced) = self.announce(Transport::Tcp, &claim, false) else {
                 continue;
             };
-            // Answers would go to another engine that has claimed the port, too.
-            let interconnect = self.env.local.interconnect.as_ref();
-            let has_others = interconnect.is_some_and(|it| it.has_others(Transport::Tcp, port));
-            let outcome = match has_others || self.is_on_other_engine(addr, remote) {
-                true => Err(SocketError::FlowExists),
-                false => {
-                    let mut fx = Fx::new(&mut self.env, &mut *self.device);
-                    self.stack
-                        .tcp_connect(now, Some(addr), remote, options, &mut fx)
-                }
-            };
+            let mut fx = Fx::new(&mut self.env, &mut *self.device);
+            let outcome = self
+                .stack
+                .tcp_connect(now, Some(addr), remote, options, &mut fx);
             if let Ok(conn) = outcome {
                 let bound = Bound {
                     addr,
@@ -153,11 +127,10 @@ impl Engine {
         addr: SocketAddr,
         options: &UdpOptions,
     ) -> Result<(UdpId, bool), SocketError> {
-        self.check_bound_for(options.socket.port_range);
         let outcome = self.udp_pick(addr, options);
         match outcome {
             Err(SocketError::AddrNotAvailable) if addr.port() == 0 => {
-                let ports = self.single_ports(Transport::Udp, options.socket.port_range);
+                let ports = self.single_ports(options.socket.port_range);
                 // A socket without a requested port shares none.
                 let alone = UdpOptions {
                     is_shared: false,
@@ -213,8 +186,7 @@ impl Engine {
             match self.stack.udp_bind(addr, options.clone()) {
                 Ok(id) => {
                     let local = self.stack.udp_local(id).unwrap_or(addr);
-                    let is_bound = self.env.local.is_bound(Transport::Udp, local.port());
-                    if self.env.local.has_datagrams(local.port()) && !is_bound {
+                    if self.env.local.has_datagrams(local.port()) {
                         break Ok((id, false));
                     }
                     elsewhere.push(id);
@@ -238,32 +210,17 @@ impl Engine {
     }
 
     /// Number of times that [`Engine::next_ports`] may help: a new block would hardly have one of
-    /// the few ports that a program allows, or of a range that has been changed since.
+    /// the few ports that a program allows.
     fn rounds(&self, range: PortRange) -> usize {
-        let is_any = range == PortRange::default() && !self.has_moved_range();
+        let is_any = range == PortRange::default();
         self.port_blocks.len() - usize::from(!is_any)
     }
 
-    /// Returns whether the range of local ports is another one than that of the blocks.
-    fn has_moved_range(&self) -> bool {
-        let ports = self.stack.config().ports;
-        self.ports.is_some() && self.stack.scatter().pool() != (ports.first, ports.last)
-    }
-
-    /// Has ports judged by the kernel's sockets, too, where few are allowed: the kernel gives no
-    /// connection a port that a socket is bound to.
-    fn check_bound_for(&mut self, range: PortRange) {
-        let is_any = range == PortRange::default() && !self.has_moved_range();
-        let ports = self.ports.as_ref().filter(|_| !is_any);
-        self.env.local.bound_check = ports.and_then(|ports| ports.bound_check());
-    }
-
     /// Returns consecutive ports from a random start that are in none of our blocks.
-    fn single_ports(&mut self, transport: Transport, range: PortRange) -> Vec<u16> {
+    fn single_ports(&mut self, range: PortRange) -> Vec<u16> {
         let ports = self.stack.ports_of(range);
-        let is_fit =
-            |port: &u16| !self.is_leased(*port) && !self.env.local.is_bound(transport, *port);
-        ports.filter(is_fit).take(SINGLE_MAX).collect()
+        let ports = ports.filter(|port| !self.is_leased(*port));
+        ports.take(SINGLE_MAX).collect()
     }
 
     pub(crate) fn port_range(&mut self, owner: Owner) -> PortRange {

@@ -19,7 +19,6 @@ use crate::interfaces;
 use crate::journal::Journal;
 use crate::kernel_flows::KernelFlow;
 use crate::leases::{Leases, PortBlocks};
-use crate::local_ports::LocalPortsWatch;
 use crate::neighbours::Neighbours;
 use crate::network::Network;
 use crate::orphans;
@@ -176,8 +175,6 @@ pub struct Resources {
     pub listener: OwnedFd,
     /// Readable when this process is asked to end; the standby has its own.
     pub signals: OwnedFd,
-    /// `None` for a stack with outgoing ports of its own.
-    pub local_ports: Option<LocalPortsWatch>,
     pub slots: Slots,
     pub network: Network,
     pub words: SlotWords,
@@ -295,7 +292,6 @@ impl Resources {
             regions: HashMap::new(),
             handovers: HashMap::new(),
             orphans: orphans::create().map_err(KeeperError::io("create shared memory"))?,
-            local_ports: LocalPortsWatch::new(options.ports, options.network.share.is_some()),
             options,
             dir,
             lock,

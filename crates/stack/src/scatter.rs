@@ -36,11 +36,6 @@ impl Scatter {
         }
     }
 
-    /// Returns the first and last port.
-    pub fn pool(&self) -> (u16, u16) {
-        (self.first, self.first.saturating_add(self.len - 1))
-    }
-
     /// The port at a place.
     pub fn port(&self, place: u16) -> u16 {
         self.walk(place, shuffle)

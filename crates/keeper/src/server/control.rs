@@ -11,7 +11,7 @@ use slipstack_channel::control::{Refusal, Reply, Viewer, add_line, text_file};
 
 use slipstack_device::LinkId;
 use slipstack_stack::Tunable;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::Server;
 use super::clients::{Answer, not_permitted, refuse};
@@ -138,24 +138,6 @@ impl Server {
         match self.publish(next, now) {
             Ok(()) => NetAnswer::Changed { revision },
             Err(error) => denied(&error.to_string(), None),
-        }
-    }
-
-    /// The kernel's range of local ports was written: engines choose from that one.
-    pub(super) fn follow_local_ports(&mut self, now: u64) {
-        let Some((first, last)) = self.resources.local_ports.as_ref().map(|it| it.take()) else {
-            return;
-        };
-        let tune = |tunable: Tunable, port: u16| Change::Tune {
-            name: tunable.name().to_owned(),
-            value: port.into(),
-        };
-        let changes = [
-            tune(Tunable::PortFirst, first),
-            tune(Tunable::PortLast, last),
-        ];
-        if let NetAnswer::Denied(denied) = self.set(&changes, now) {
-            warn!(why = denied.why, "the range of local ports is not followed");
         }
     }
 

@@ -18,7 +18,6 @@ const STRAY_NS: u64 = 5_000_000;
 pub(super) struct Ready {
     pub(super) listener: bool,
     pub(super) links: bool,
-    pub(super) local_ports: bool,
     pub(super) standby_died: bool,
     pub(super) asked_to_end: bool,
     pub(super) connections: Vec<u64>,
@@ -29,7 +28,6 @@ pub(super) struct Ready {
 enum Source {
     Listener,
     Links,
-    LocalPorts,
     Signals,
     Standby,
     Net,
@@ -68,9 +66,6 @@ impl Server {
             self.links.as_ref().inspect(|links| links.clear());
             self.follow_link(now);
         }
-        if ready.local_ports {
-            self.follow_local_ports(now);
-        }
         for token in &ready.connections {
             self.serve_connection(*token, now);
         }
@@ -90,10 +85,6 @@ impl Server {
         if let Some(links) = &self.links {
             sources.push(Source::Links);
             fds.push(PollFd::new(links, PollFlags::IN));
-        }
-        if let Some(watch) = &self.resources.local_ports {
-            sources.push(Source::LocalPorts);
-            fds.push(PollFd::new(watch, PollFlags::IN));
         }
         let device = Descriptor::new(self.net.poll_fd());
         if let Some(device) = &device {
@@ -130,7 +121,6 @@ impl Server {
             match source {
                 Source::Listener => ready.listener = true,
                 Source::Links => ready.links = true,
-                Source::LocalPorts => ready.local_ports = true,
                 Source::Signals => ready.asked_to_end = true,
                 Source::Standby => ready.standby_died = true,
                 Source::Net => {}
