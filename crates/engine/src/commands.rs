@@ -18,22 +18,23 @@ impl Engine {
     /// Takes commands from every client, bounded each. Whether there were any.
     pub(crate) fn run_commands(&mut self, now: Instant) -> bool {
         let mut progress = false;
-        let mut looks = LOOKS_BEFORE_RESET_MAX;
         for at in 0..self.env.clients.len() {
             let Some(Some(client)) = self.env.clients.get(at) else {
                 continue;
             };
             if client.end.has_commands() {
-                progress |= self.run_commands_of(now, ClientId(at as u32), &mut looks);
+                progress |= self.run_commands_of(now, ClientId(at as u32));
             }
         }
         progress
     }
 
     /// Separate from the check whether there are any, because in most turns a client has none.
-    /// `looks`: those that the resets of this turn may still take.
+    /// When its resets have taken all their looks, the rest waits for the next turn: it would lose
+    /// bytes.
     #[inline(never)]
-    fn run_commands_of(&mut self, now: Instant, id: ClientId, looks: &mut usize) -> bool {
+    fn run_commands_of(&mut self, now: Instant, id: ClientId) -> bool {
+        let mut looks = LOOKS_BEFORE_RESET_MAX;
         for done in 0..COMMAND_BUDGET {
             let Some(client) = self.env.client(id) else {
                 return done > 0;
@@ -51,9 +52,12 @@ impl Engine {
                 Some(Everyday::Consumed { sock }) => self.on_consumed(now, of(sock)),
                 Some(Everyday::Close { sock, mode, unread }) => {
                     if mode == CloseMode::Abort || unread {
-                        self.send_before_reset(now, of(sock), looks);
+                        self.send_before_reset(now, of(sock), &mut looks);
                     }
                     self.on_close(now, of(sock), mode, unread);
+                    if looks == 0 {
+                        return true;
+                    }
                 }
                 None => self.on_command(now, id, &coded),
             }
