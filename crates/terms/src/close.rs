@@ -5,7 +5,8 @@
 pub enum CloseMode {
     /// Written data is delivered, then FIN.
     Orderly,
-    /// RST at once (SO_LINGER with zero time).
+    /// Ends at once (SO_LINGER with zero time): by a RST, unless both sides have closed and the
+    /// FIN has left.
     Abort,
     /// A connection that the program never took: another listener of the same address may have
     /// it; without one it is reset.

@@ -359,6 +359,16 @@ impl ProgramEnd {
     /// [`EventKind::Released`]. Connections that wait to be accepted go to another listener of the
     /// same address, or are reset.
     pub fn close(&self, sock: SockId, mode: CloseMode) {
+        self.close_as(sock, mode, false);
+    }
+
+    /// As [`ProgramEnd::close`], of a connection whose bytes another process has taken and not
+    /// read: it is reset.
+    pub fn close_unread(&self, sock: SockId) {
+        self.close_as(sock, CloseMode::Abort, true);
+    }
+
+    fn close_as(&self, sock: SockId, mode: CloseMode, is_left_unread: bool) {
         let Some(local) = self.inner.sockets.find(sock) else {
             return;
         };
@@ -372,7 +382,7 @@ impl ProgramEnd {
             self.refuse_accepted(waiting);
         }
         self.give_all_back(sock);
-        let unread = self.rx_available(sock) > 0;
+        let unread = is_left_unread || self.rx_available(sock) > 0;
         self.push(Command::Close { sock, mode, unread });
     }
 

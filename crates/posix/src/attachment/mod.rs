@@ -400,6 +400,12 @@ impl Attachment {
         self.program.close(sock, mode);
     }
 
+    /// As [`ProgramEnd::close_unread`].
+    pub(crate) fn close_unread(&self, sock: SockId) {
+        self.forget(sock);
+        self.program.close_unread(sock);
+    }
+
     // State read from the cells.
 
     pub(crate) fn seen(&self, sock: SockId) -> Seen {

@@ -7,6 +7,7 @@ use rustix::io::FdFlags;
 use slipstack_channel::CloseMode;
 use slipstack_mem::Descriptor;
 
+use crate::attachment::Attachment;
 use crate::epoll::Set;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
@@ -92,19 +93,22 @@ impl Process {
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
                 self.linger(socket, stream);
-                let is_abort = *stream.linger.lock() == Some(0) || socket.lent.is_left_unread();
-                let mode = if is_abort {
-                    CloseMode::Abort
-                } else {
-                    CloseMode::Orderly
+                let is_left_unread = socket.lent.is_left_unread();
+                let mode = match *stream.linger.lock() {
+                    Some(0) => CloseMode::Abort,
+                    _ => CloseMode::Orderly,
+                };
+                let close = |attachment: &Attachment, sock| match is_left_unread {
+                    true => attachment.close_unread(sock),
+                    false => attachment.close(sock, mode),
                 };
                 self.engines.note_end(stream);
                 let here = stream.here();
-                here.attachment().close(here.sock(), mode);
+                close(here.attachment(), here.sock());
                 fence(Ordering::SeqCst);
                 let (attachment, sock) = stream.attachment_and_sock();
                 if !stream.is_here(here) {
-                    attachment.close(sock, mode);
+                    close(attachment, sock);
                 }
                 attachment.after_push(&*self.kernel, socket.id);
             }

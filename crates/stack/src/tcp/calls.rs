@@ -411,7 +411,9 @@ impl Tcp {
             is_abort = true;
         }
         if conn.phase == Phase::SynSent || is_abort {
-            if conn.phase != Phase::SynSent {
+            // RFC 9293 3.10.5: nothing is sent in CLOSING and LAST-ACK.
+            let is_silent = mode == CloseMode::Abort && !unread && !conn.has_end_to_tell();
+            if conn.phase != Phase::SynSent && !is_silent {
                 control::send_reset(conn, now, cx, fx);
             }
             self.settle(now, id.index, Verdict::Closed, cx, fx);

@@ -336,6 +336,13 @@ impl Connection {
         self.snd.is_fin_sent && self.snd.una == self.snd.nxt
     }
 
+    /// Returns whether the peer learns of the end of the connection by a reset alone, because one
+    /// side has not closed, or the FIN has not left: tcp_disconnect().
+    pub fn has_end_to_tell(&self) -> bool {
+        let has_unsent = self.snd.is_fin_queued && !self.snd.is_fin_sent;
+        !matches!(self.phase, Phase::Closing | Phase::LastAck) || has_unsent
+    }
+
     #[inline]
     pub fn wire_seq(&self, seq: u64) -> u32 {
         seq::to_wire(self.snd.iss, seq)

@@ -7,7 +7,6 @@ use crate::tcp::Tcp;
 use crate::tcp::connection::Connection;
 use crate::tcp::latest::Latest;
 use crate::tcp::options::Preset;
-use crate::tcp::phase::Phase;
 use crate::time::nanos;
 
 impl Connection {
@@ -72,14 +71,10 @@ impl Connection {
 }
 
 impl Tcp {
-    /// Returns whether the end of the connection's program resets it: tcp_need_reset().
+    /// Returns whether the end of the connection's program resets it.
     pub fn resets_at_end(&self, id: ConnId) -> bool {
         let conn = self.conns.find(id.index, id.generation);
-        let is_over = |phase| matches!(phase, Phase::Closing | Phase::LastAck);
-        conn.is_some_and(|conn| {
-            let may_reset = !is_over(conn.phase) || self.unsent(id) > 0;
-            conn.bounds().resets_at_end && may_reset
-        })
+        conn.is_some_and(|conn| conn.bounds().resets_at_end && conn.has_end_to_tell())
     }
 
     /// Lets all segments take the full path, which checks hop limits, from the first socket on that
