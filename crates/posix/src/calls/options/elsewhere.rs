@@ -67,7 +67,9 @@ impl Process {
             && !it.is_owner_silent()
         {
             let request = Request::new(Call::PeekOffset, [0, 0]);
-            if let Some((reply, _)) = self.ask_owner(it, &request, &[], 0) {
+            if let Some((reply, _)) = self.ask_owner(it, &request, &[], 0)
+                && reply.error == 0
+            {
                 socket.peek_offset.store(reply.flags, Ordering::Relaxed);
             }
         }

@@ -7,7 +7,7 @@ use slipstack_mem::Descriptor;
 
 use crate::errno::Errno;
 use crate::process::Process;
-use crate::process::lending::word::attach_behind_word;
+use crate::process::lending::word::{attach_behind_word, has_filter};
 use crate::socket::description::{Decided, Description};
 use crate::socket::options::attaching::{
     CHOOSE, CHOOSE_EXTENDED, DETACH, UNCHOOSE, chooser_value, filter_in,
@@ -44,8 +44,9 @@ impl Process {
         let asked = self
             .kernel
             .getsockopt(fd, libc::SOL_SOCKET, LOCK_FILTER, &mut locked);
-        // sk_detach_filter()
-        if (level, name) == DETACH && filter_in(&socket.cold.lock().options).is_none() {
+        // sk_detach_filter(); a program without the library may have set one.
+        let is_none = || filter_in(&socket.cold.lock().options).is_none();
+        if (level, name) == DETACH && is_none() && !has_filter(&*self.kernel, fd) {
             let is_locked = asked.is_ok() && locked != [0; 4];
             return Err(if is_locked {
                 Errno::EPERM

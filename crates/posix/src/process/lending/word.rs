@@ -304,6 +304,13 @@ fn code_at(kernel: &dyn Kernel, fd: i32) -> Vec<u8> {
     code
 }
 
+/// Returns whether the kernel's part has a filter that a program has set.
+pub(crate) fn has_filter(kernel: &dyn Kernel, fd: i32) -> bool {
+    let code = code_at(kernel, fd);
+    let (_, filter) = parts_of(&code);
+    !filter.is_empty() && !is_group_filter(filter)
+}
+
 /// Removes the word from a socket that is the kernel's alone from now on.
 pub(crate) fn forget_word(kernel: &dyn Kernel, fd: i32) {
     let now = code_at(kernel, fd);

@@ -5,7 +5,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::addr::Family;
 use crate::kernel::Kernel;
-use crate::socket::ancillary::TIMESTAMPING_NEW;
+use crate::socket::ancillary::{
+    IPV6_ORIGDSTADDR, RCVMARK, RCVPRIORITY, TIMESTAMP_NEW, TIMESTAMPING_NEW, TIMESTAMPNS_NEW,
+};
 use crate::socket::description::Kind;
 use crate::socket::options::Options;
 use crate::socket::options::attaching::CHOOSE;
@@ -81,12 +83,16 @@ const OF_DATAGRAMS: [(i32, i32); 20] = [
 ];
 
 /// Options that the kernel's part does not tell: the stack alone has them, or has them otherwise.
-const UNTOLD: [(i32, i32); 18] = [
+const UNTOLD: [(i32, i32); 24] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
     (libc::SOL_SOCKET, libc::SO_REUSEPORT),
     (libc::SOL_SOCKET, SO_SETFIB),
     (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
     (libc::SOL_SOCKET, TIMESTAMPING_NEW),
+    (libc::SOL_SOCKET, TIMESTAMP_NEW),
+    (libc::SOL_SOCKET, TIMESTAMPNS_NEW),
+    (libc::SOL_SOCKET, RCVMARK),
+    (libc::SOL_SOCKET, RCVPRIORITY),
     (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
     (libc::SOL_SOCKET, libc::SO_SELECT_ERR_QUEUE),
     (libc::IPPROTO_IP, libc::IP_MULTICAST_IF),
@@ -94,6 +100,8 @@ const UNTOLD: [(i32, i32); 18] = [
     (libc::IPPROTO_IP, libc::IP_UNICAST_IF),
     (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
     (libc::IPPROTO_IP, libc::IP_FREEBIND),
+    (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT),
+    (libc::IPPROTO_IPV6, IPV6_ORIGDSTADDR),
     (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF),
     (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL),
     (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_IF),
