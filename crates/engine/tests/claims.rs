@@ -42,7 +42,7 @@ impl Claims {
         let ports: Box<dyn PortAuthority> = Box::new(self.clone());
         World {
             hosts: [
-                host_of(1, left, (None, Some(ports))),
+                host_of(1, left, None, Some(ports)),
                 host_with(2, right, None),
             ],
             now: 1_000_000,

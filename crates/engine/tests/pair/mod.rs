@@ -42,17 +42,15 @@ pub fn host_with(
     device: impl Device + 'static,
     neighbours: Option<Box<dyn NeighbourTable>>,
 ) -> Host {
-    host_of(number, device, (neighbours, None))
+    host_of(number, device, neighbours, None)
 }
 
 /// With `ports`, it needs another process's consent to listen.
 pub fn host_of(
     number: u8,
     device: impl Device + 'static,
-    (neighbours, ports): (
-        Option<Box<dyn NeighbourTable>>,
-        Option<Box<dyn PortAuthority>>,
-    ),
+    neighbours: Option<Box<dyn NeighbourTable>>,
+    ports: Option<Box<dyn PortAuthority>>,
 ) -> Host {
     let addr = Ipv4Addr::new(10, 9, 0, number);
     let info = device.info();
