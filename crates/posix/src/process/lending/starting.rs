@@ -216,15 +216,16 @@ impl Process {
     /// Leaves word in the kernel's part of a datagram socket that is lent to another program, if
     /// that finds it under the socket's number.
     fn leave_word_of_lent(&self, socket: &Description) {
-        let is_meant = match socket.decided() {
-            Some(Decided::Dgram(_)) => true,
-            Some(Decided::Foreign(it)) => socket.kind == Kind::Dgram && !it.is_taken(),
-            _ => false,
+        let remote = match socket.decided() {
+            Some(Decided::Dgram(dgram)) => *dgram.remote.lock(),
+            Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram && !it.is_taken() => {
+                it.remote()
+            }
+            _ => return,
         };
-        if is_meant {
-            self.learn_of_borrowed(socket);
-            self.leave_word(socket, socket.kernel_number(), None);
-        }
+        // One that is on its way in a message reads its peer there, too.
+        self.learn_of_borrowed(socket);
+        self.leave_word(socket, socket.kernel_number(), remote);
     }
 
     /// A connection that is another process's and has not been used by this one.
