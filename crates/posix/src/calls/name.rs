@@ -78,7 +78,7 @@ impl Process {
     ) -> Outcome<()> {
         let number = self.materialize(socket)?;
         // A start of another program has set IP_FREEBIND, which would permit any address.
-        forget_word(&*self.kernel, number.number());
+        forget_word(&*self.kernel, socket, number.number());
         rustix::net::bind(number.as_fd(), &for_kernel(addr, socket.family))?;
         self.leave_to_kernel(
             socket,

@@ -96,7 +96,7 @@ impl Process {
         let had_kernel = socket.has_kernel();
         let number = self.materialize(socket)?;
         if had_kernel {
-            forget_word(&*self.kernel, number.number());
+            forget_word(&*self.kernel, socket, number.number());
         }
         if !socket.is_nonblocking() {
             set_nonblocking(number, false)?;

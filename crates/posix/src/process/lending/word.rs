@@ -311,17 +311,21 @@ pub(crate) fn has_filter(kernel: &dyn Kernel, fd: i32) -> bool {
     !filter.is_empty() && !is_group_filter(filter)
 }
 
-/// Removes the word from a socket that is the kernel's alone from now on.
-pub(crate) fn forget_word(kernel: &dyn Kernel, fd: i32) {
+/// Removes the word from a socket that is the kernel's alone from now on, and what else the stack
+/// has set on the kernel's part: the filter of groups and IP_FREEBIND.
+pub(crate) fn forget_word(kernel: &dyn Kernel, socket: &Description, fd: i32) {
     let now = code_at(kernel, fd);
-    let Some(word) = word_in(&now) else {
-        return;
+    let (word, filter) = parts_of(&now);
+    if is_group_filter(filter) || !word.is_empty() && filter.is_empty() {
+        let _ = kernel.setsockopt(fd, DETACH.0, DETACH.1, &[0; 4]);
+    } else if !word.is_empty() {
+        let _ = attach_filter(kernel, fd, filter);
+    }
+    let is_free = match word_in(&now) {
+        Some(word) => word.options.has_freebind(),
+        None => socket.cold.lock().options.has_freebind(),
     };
-    let _ = match parts_of(&now).1 {
-        [] => kernel.setsockopt(fd, DETACH.0, DETACH.1, &[0; 4]),
-        filter => attach_filter(kernel, fd, filter),
-    };
-    let free = i32::from(word.options.has_freebind()).to_ne_bytes();
+    let free = i32::from(is_free).to_ne_bytes();
     let _ = kernel.setsockopt(fd, libc::IPPROTO_IP, libc::IP_FREEBIND, &free);
 }
 
