@@ -2,11 +2,13 @@
 
 mod pair;
 
+use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use pair::{World, host_of, host_with};
-use slipstack_channel::{CloseMode, Command, SockId, SocketError, Transport};
+use slipstack_channel::{CELLS_AT, CloseMode, Command, SockId, SocketError, State, Transport};
 use slipstack_device::loopback;
 use slipstack_engine::{Instant, PortAuthority, PortClaim};
 
@@ -121,5 +123,32 @@ fn a_program_that_ends_gives_the_ports_of_its_connections_back() {
     close(&mut world, 1, server, CloseMode::Orderly);
     world.now += TIME_WAIT_NS;
     world.settle(SHORT_NS);
+    assert_eq!(claims.count(), 0);
+}
+
+#[test]
+fn connections_that_a_lying_program_has_closed_are_reset_and_their_ports_given_back() {
+    let claims = Claims::default();
+    let mut world = claims.world();
+    let listener = world.listen(1, PORT);
+    let closed = connecting(&mut world);
+    world.settle(0);
+    let program = world.hosts[0].program.clone();
+    // Its peer reads nothing: it does not end.
+    while program.send(closed, &[IoSlice::new(&[0; 1 << 16])], false) > 0 {
+        world.settle(0);
+    }
+    close(&mut world, 0, closed, CloseMode::Orderly);
+    let server = world.hosts[1].program.accept(listener).unwrap();
+    let (sock, _) = world.connect(listener, PORT);
+    assert_eq!(claims.count(), 1);
+    // Line 2 of the cell is the program's: its first word names the send ring.
+    let cell = CELLS_AT + sock.index as usize * 256 + 128;
+    let word = program.region().u64(cell).unwrap();
+    word.store(u64::MAX, Ordering::Relaxed);
+    program.push(Command::Send { sock });
+    world.settle(SHORT_NS);
+    assert_eq!(world.hosts[0].engine.counters().clients_lied, 1);
+    assert!(world.hosts[1].program.state(server).contains(State::ERR));
     assert_eq!(claims.count(), 0);
 }

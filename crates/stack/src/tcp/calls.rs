@@ -400,11 +400,11 @@ impl Tcp {
         let Some(conn) = self.conns.find_mut(id.index, id.generation) else {
             return;
         };
-        if conn.is_orphan {
+        if conn.is_orphan && mode != CloseMode::Abort {
             return;
         }
+        self.orphans += u32::from(!conn.is_orphan);
         conn.is_orphan = true;
-        self.orphans += 1;
         let mut is_abort = mode != CloseMode::Orderly || unread;
         if !is_abort && self.orphans > cx.config.tcp.orphans_max {
             cx.counters.bump(Counter::TcpOrphansReset);
