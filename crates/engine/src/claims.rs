@@ -3,17 +3,16 @@
 
 use std::collections::VecDeque;
 
-use slipstack_channel::Transport;
 use slipstack_stack::Instant;
 
 use crate::client::Bound;
 
 /// Most claims that stay: the keeper has room for some thousands of all engines.
-pub(crate) const HELD_MAX: usize = 512;
+const HELD_MAX: usize = 512;
 
-/// Claims in the order of their ends.
+/// Claims of TCP ports in the order of their ends.
 #[derive(Debug, Default)]
-pub(crate) struct HeldClaims(pub(crate) VecDeque<(Instant, Bound, Transport)>);
+pub(crate) struct HeldClaims(VecDeque<(Instant, Bound)>);
 
 impl HeldClaims {
     pub(crate) fn is_empty(&self) -> bool {
@@ -21,6 +20,16 @@ impl HeldClaims {
     }
 
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.0.front().is_some_and(|(until, ..)| *until <= now)
+        self.0.front().is_some_and(|(until, _)| *until <= now)
+    }
+
+    /// Keeps a claim. Returns another one to give up if there are too many.
+    pub(crate) fn push(&mut self, until: Instant, bound: Bound) -> Option<Bound> {
+        self.0.push_back((until, bound));
+        (self.0.len() > HELD_MAX).then(|| self.pop()).flatten()
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Bound> {
+        self.0.pop_front().map(|(_, bound)| bound)
     }
 }

@@ -7,7 +7,6 @@ use slipstack_channel::{SocketError, Transport};
 use slipstack_stack::{ConnId, Instant, PortHold, PortRange, SocketOptions, UdpId, UdpOptions};
 
 use crate::authority::PortClaim;
-use crate::claims::HELD_MAX;
 use crate::client::Bound;
 use crate::effects::Fx;
 use crate::engine::Engine;
@@ -249,9 +248,7 @@ impl Engine {
         let mut blocks = self.port_blocks.iter();
         blocks.any(|&(low, high)| (low..=high).contains(&place))
     }
-}
 
-impl Engine {
     /// Ends a closed socket that has no connection, or none any more (`is_over`).
     pub(crate) fn free(&mut self, owner: Owner, is_over: bool) {
         if !self.hold_claim(owner) {
@@ -269,26 +266,17 @@ impl Engine {
         let Some((socket, end)) = client.find(owner.sock) else {
             return false;
         };
-        let Some((local, remote)) = end.addrs(owner.sock) else {
+        let claimed = socket.bound().filter(|bound| bound.is_announced);
+        let Some((bound, (local, remote))) = claimed.zip(end.addrs(owner.sock)) else {
             return false;
         };
-        let is_claimed = socket.bound().is_some_and(|bound| bound.is_announced);
-        if !is_claimed || !self.stack.tcp_is_in_time_wait(local, remote) {
+        if !self.stack.tcp_is_in_time_wait(local, remote) {
             return false;
         }
-        let kind = socket.kind;
-        let Some(bound) = socket.take_bound() else {
-            return false;
-        };
-        let time_wait = self.stack.config().tcp.time_wait.as_nanos();
-        let until = self
-            .env
-            .now
-            .plus_nanos(u64::try_from(time_wait).unwrap_or(u64::MAX));
-        self.held_claims.0.push_back((until, bound, kind));
-        if self.held_claims.0.len() > HELD_MAX {
-            self.drop_oldest_claim();
-        }
+        socket.take_bound();
+        let until = self.env.now + self.stack.config().tcp.time_wait;
+        let given_up = self.held_claims.push(until, bound);
+        self.give_up_claim(given_up);
         self.renew_chores();
         true
     }
@@ -296,15 +284,14 @@ impl Engine {
     /// Gives back the claims of ports whose connections have left TIME-WAIT.
     pub(crate) fn drop_held_claims(&mut self, now: Instant) {
         while self.held_claims.is_due(now) {
-            self.drop_oldest_claim();
+            let due = self.held_claims.pop();
+            self.give_up_claim(due);
         }
     }
 
-    fn drop_oldest_claim(&mut self) {
-        if let Some((_, bound, kind)) = self.held_claims.0.pop_front()
-            && let Some(ports) = &self.ports
-        {
-            ports.listen_off((bound.addr, bound.link), kind, true);
+    fn give_up_claim(&self, bound: Option<Bound>) {
+        if let (Some(bound), Some(ports)) = (bound, &self.ports) {
+            ports.listen_off((bound.addr, bound.link), Transport::Tcp, true);
         }
     }
 }
