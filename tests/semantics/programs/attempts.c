@@ -64,6 +64,25 @@ int main(void) {
     SAY(connect_to(fd, getenv("NOBODY_IP"), 80));
     close(fd);
 
+    NOTE("one that a child has ended");
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    SAY(connect_to(fd, getenv("NOBODY_IP"), 80));
+    struct pollfd end = {fd, POLLOUT, 0};
+    if (!fork()) {
+        sleep_ms(100);
+        SAY(shutdown(fd, SHUT_WR));
+        _exit(0);
+    }
+    SAY(poll(&end, 1, 2000));
+    wait(0);
+    SAY((end.revents & POLLHUP) != 0);
+    SAY(so_error(fd) == ECONNRESET);
+    SAY(connect_to(fd, peer_ip(), 7001));
+    end.events = POLLOUT;
+    SAY(poll(&end, 1, 2000));
+    SAY(so_error(fd));
+    close(fd);
+
     NOTE("TCP_SYNCNT");
     fd = socket(AF_INET, SOCK_STREAM, 0);
     int one = 1;
