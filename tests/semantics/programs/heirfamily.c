@@ -105,13 +105,6 @@ static void make(int *fds, int port) {
     fds[3] = grouped(port + 2), fds[4] = grouped(port + 2);
 }
 
-static void number(int fd, const char *what, int level, int name) {
-    int value = -1;
-    socklen_t len = sizeof value;
-    long result = getsockopt(fd, level, name, &value, &len);
-    NOTE("%s: %s %d", what, result ? name_of(errno) : "is", value);
-}
-
 static void interface(int fd, const char *what, int level, int name, int is_wide) {
     int value = -1;
     socklen_t len = sizeof value;
@@ -165,12 +158,12 @@ static void heir(int *fds, int port) {
     int out = socket(AF_INET, SOCK_DGRAM, 0);
     char got[8];
     sleep_ms(50);
-    EACH(of_ipv6) number(fds[0], o->text, o->level, o->name);
+    EACH(of_ipv6) say_option(o->text, fds[0], o->level, o->name);
     interface(fds[0], "IPV6_UNICAST_IF", IPPROTO_IPV6, IPV6_UNICAST_IF, 1);
     interface(fds[0], "IPV6_MULTICAST_IF", IPPROTO_IPV6, IPV6_MULTICAST_IF, 0);
-    EACH(of_stream) number(fds[1], o->text, o->level, o->name);
-    number(fds[1], "SO_ACCEPTCONN", SOL_SOCKET, SO_ACCEPTCONN);
-    EACH(of_ipv4) number(fds[2], o->text, o->level, o->name);
+    EACH(of_stream) say_option(o->text, fds[1], o->level, o->name);
+    say_option("SO_ACCEPTCONN", fds[1], SOL_SOCKET, SO_ACCEPTCONN);
+    EACH(of_ipv4) say_option(o->text, fds[2], o->level, o->name);
     interface(fds[2], "IP_UNICAST_IF", IPPROTO_IP, IP_UNICAST_IF, 1);
     lists(fds[2], fds[0]);
     setsockopt(fds[2], SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);

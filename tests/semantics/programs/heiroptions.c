@@ -32,25 +32,18 @@ static int made(int port) {
     return fd;
 }
 
-static void number(const char *what, int fd, int level, int name) {
-    int value = -1;
-    socklen_t len = sizeof value;
-    long result = getsockopt(fd, level, name, &value, &len);
-    NOTE("%s: %s %d", what, result ? name_of(errno) : "is", value);
-}
-
 static void say(int fd) {
     struct in_addr leaves = {0};
     struct sock_filter code[16];
     socklen_t len = sizeof leaves;
     getsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &leaves, &len);
     NOTE("leaves by %s", leaves.s_addr == inet_addr(own_ip()) ? "our address" : "another");
-    number("IP_MULTICAST_ALL", fd, IPPROTO_IP, IP_MULTICAST_ALL);
-    number("SO_PEEK_OFF", fd, SOL_SOCKET, SO_PEEK_OFF);
-    number("SO_ZEROCOPY", fd, SOL_SOCKET, SO_ZEROCOPY);
-    number("IP_TRANSPARENT", fd, IPPROTO_IP, IP_TRANSPARENT);
-    number("SO_TIMESTAMPING", fd, SOL_SOCKET, SO_TIMESTAMPING);
-    number("IP_FREEBIND", fd, IPPROTO_IP, IP_FREEBIND);
+    say_option("IP_MULTICAST_ALL", fd, IPPROTO_IP, IP_MULTICAST_ALL);
+    say_option("SO_PEEK_OFF", fd, SOL_SOCKET, SO_PEEK_OFF);
+    say_option("SO_ZEROCOPY", fd, SOL_SOCKET, SO_ZEROCOPY);
+    say_option("IP_TRANSPARENT", fd, IPPROTO_IP, IP_TRANSPARENT);
+    say_option("SO_TIMESTAMPING", fd, SOL_SOCKET, SO_TIMESTAMPING);
+    say_option("IP_FREEBIND", fd, IPPROTO_IP, IP_FREEBIND);
     len = 16;
     long count = getsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, code, &len);
     NOTE("a filter: %ld, %u", count, len);
@@ -79,15 +72,15 @@ static void heir(int fd, int port) {
 /* Sockets that have been made and nothing else. */
 static void unbound(int stream, int datagrams) {
     char got[16] = "";
-    number("SO_ACCEPTCONN", stream, SOL_SOCKET, SO_ACCEPTCONN);
+    say_option("SO_ACCEPTCONN", stream, SOL_SOCKET, SO_ACCEPTCONN);
     SAY(connect_to(stream, peer_ip(), 7001));
     SAY(write(stream, "hello", 5));
     SAY(read_all(stream, got, 5));
     SAY(connect_to(datagrams, peer_ip(), 7001));
     SAY(write(datagrams, "hi", 2));
     SAY(read(datagrams, got, sizeof got));
-    number("IP_TTL", stream, IPPROTO_IP, IP_TTL);
-    number("SO_ERROR", stream, SOL_SOCKET, SO_ERROR);
+    say_option("IP_TTL", stream, IPPROTO_IP, IP_TTL);
+    say_option("SO_ERROR", stream, SOL_SOCKET, SO_ERROR);
 }
 
 /* One that turns out to be the kernel's. */
@@ -96,7 +89,7 @@ static void of_loopback(int fd) {
     struct sock_filter code[16];
     SAY(connect_to(fd, "127.0.0.1", 1));
     NOTE("a filter: %d, %u", getsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, code, &len), len);
-    number("IP_FREEBIND", fd, IPPROTO_IP, IP_FREEBIND);
+    say_option("IP_FREEBIND", fd, IPPROTO_IP, IP_FREEBIND);
 }
 
 static void take(int channel, int port) {

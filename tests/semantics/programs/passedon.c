@@ -32,24 +32,17 @@ static int made(int port, int filters) {
     return fd;
 }
 
-static void number(const char *what, int fd, int level, int name) {
-    int value = -1;
-    socklen_t len = sizeof value;
-    long result = getsockopt(fd, level, name, &value, &len);
-    NOTE("%s: %s %d", what, result ? name_of(errno) : "is", value);
-}
-
 static void say(int fd) {
     struct in_addr leaves = {0};
     struct sock_filter room[16];
     socklen_t len = sizeof leaves;
     getsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &leaves, &len);
     NOTE("leaves by %s", leaves.s_addr == inet_addr(own_ip()) ? "our address" : "another");
-    number("IP_MULTICAST_ALL", fd, IPPROTO_IP, IP_MULTICAST_ALL);
-    number("IP_PKTINFO", fd, IPPROTO_IP, IP_PKTINFO);
-    number("SO_PEEK_OFF", fd, SOL_SOCKET, SO_PEEK_OFF);
-    number("SO_ZEROCOPY", fd, SOL_SOCKET, SO_ZEROCOPY);
-    number("IP_FREEBIND", fd, IPPROTO_IP, IP_FREEBIND);
+    say_option("IP_MULTICAST_ALL", fd, IPPROTO_IP, IP_MULTICAST_ALL);
+    say_option("IP_PKTINFO", fd, IPPROTO_IP, IP_PKTINFO);
+    say_option("SO_PEEK_OFF", fd, SOL_SOCKET, SO_PEEK_OFF);
+    say_option("SO_ZEROCOPY", fd, SOL_SOCKET, SO_ZEROCOPY);
+    say_option("IP_FREEBIND", fd, IPPROTO_IP, IP_FREEBIND);
     len = 16;
     long count = getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, room, &len);
     NOTE("a filter: %ld, %u", count, len);
@@ -66,7 +59,7 @@ static void hear(int fd, int port) {
     sendto(other, "xa", 2, 0, (void *)&plain, sizeof plain);
     sendto(other, "bc", 2, 0, (void *)&plain, sizeof plain);
     SAY(recv(fd, got, sizeof got, MSG_PEEK));
-    number("SO_PEEK_OFF", fd, SOL_SOCKET, SO_PEEK_OFF);
+    say_option("SO_PEEK_OFF", fd, SOL_SOCKET, SO_PEEK_OFF);
     SAY(recv(fd, got, sizeof got, 0));
     NOTE("it begins with %c", got[0]);
     while (recv(fd, got, sizeof got, MSG_DONTWAIT) > 0) {}

@@ -169,6 +169,13 @@ static inline void say_poll(const char *what, short events) {
     NOTE("%s", events ? "" : " nothing");
 }
 
+static inline void say_option(const char *what, int fd, int level, int name) {
+    int value = -1;
+    socklen_t len = sizeof value;
+    long result = getsockopt(fd, level, name, &value, &len);
+    NOTE("%s: %s %d", what, result ? name_of(errno) : "is", value);
+}
+
 static inline int so_error(int fd) {
     int error = -1;
     socklen_t len = sizeof error;
