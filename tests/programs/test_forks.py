@@ -14,7 +14,7 @@ from harness.process import rss_kib, until
 from harness.world import PROGRAMS
 
 PORT = 7260
-CONNECTIONS = FORKS = int(os.environ.get("SLIPSTACK_FORKS", "1000"))
+CONNECTIONS = FORKS = 1000
 SIZE_MAX = 600
 # Rings become memory when they are used.
 GROWTH_KIB = 4096
