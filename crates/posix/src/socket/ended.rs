@@ -11,7 +11,7 @@ use crate::errno::Errno;
 const NO_GENERATION: u32 = 0;
 
 impl Stream {
-    /// The attempt was refused before it began.
+    /// The attempt has failed before its SYN; its port is free, as __inet_hash_connect() leaves it.
     pub(crate) fn fail(&self) {
         self.phase.store(FAILED, Ordering::Release);
     }
