@@ -11,7 +11,6 @@ impl Engine {
         self.pending_inquiry.is_some()
             || self.stack.has_filter_log()
             || self.filter_due.is_some_and(|due| due <= now)
-            || self.held_claims.is_due(now)
     }
 
     /// Answers an operator, and looks after the packet filter.
@@ -19,7 +18,6 @@ impl Engine {
     pub(crate) fn do_chores(&mut self, now: Instant) -> bool {
         let progress = self.run_inquiry(now);
         self.tend_filter(now);
-        self.drop_held_claims(now);
         self.renew_chores();
         progress
     }
@@ -27,7 +25,6 @@ impl Engine {
     /// Called where a rare task begins or ends.
     pub(crate) fn renew_chores(&mut self) {
         let has_filter = self.filter_due.is_some() || self.stack.has_filter();
-        self.has_chores =
-            self.pending_inquiry.is_some() || has_filter || !self.held_claims.is_empty();
+        self.has_chores = self.pending_inquiry.is_some() || has_filter;
     }
 }

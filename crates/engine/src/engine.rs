@@ -12,7 +12,6 @@ use slipstack_mem::{Doorbell, MpscInbox, Region};
 use slipstack_stack::{CloseMode, ConnId, Instant, RxMeta, Stack, StackConfig};
 
 use crate::authority::{NeighbourTable, PortAuthority};
-use crate::claims::HeldClaims;
 use crate::client::{Client, ClientId};
 use crate::departed::Departed;
 use crate::effects::Fx;
@@ -119,7 +118,6 @@ pub struct Engine {
     /// Time at which its rules are fetched again.
     pub(crate) filter_due: Option<Instant>,
     pub(crate) has_chores: bool,
-    pub(crate) held_claims: HeldClaims,
     /// Connections take ports that the card's map of its queues brings to this engine's.
     pub(crate) is_homing: bool,
     /// Number of times that the device has been another one.
@@ -189,7 +187,6 @@ impl Engine {
             filter: HeldFilter::default(),
             filter_due: None,
             has_chores: false,
-            held_claims: HeldClaims::default(),
             is_homing: false,
             device_renewals: 0,
             answers_handed_over: 0,

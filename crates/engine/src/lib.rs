@@ -11,7 +11,6 @@ mod authority;
 mod carrying;
 mod choosing;
 mod chores;
-mod claims;
 mod client;
 mod commands;
 mod datagrams;

@@ -251,47 +251,7 @@ impl Engine {
 
     /// Ends a closed socket that has no connection, or none any more (`is_over`).
     pub(crate) fn free(&mut self, owner: Owner, is_over: bool) {
-        if !self.hold_claim(owner) {
-            self.unbind(owner, is_over);
-        }
+        self.unbind(owner, is_over);
         self.release(owner);
-    }
-
-    /// Keeps the claim of a port whose connection is in TIME-WAIT. Returns whether it is such a
-    /// one.
-    fn hold_claim(&mut self, owner: Owner) -> bool {
-        let Some(client) = self.env.client(owner.client) else {
-            return false;
-        };
-        let Some((socket, end)) = client.find(owner.sock) else {
-            return false;
-        };
-        let claimed = socket.bound().filter(|bound| bound.is_announced);
-        let Some((bound, (local, remote))) = claimed.zip(end.addrs(owner.sock)) else {
-            return false;
-        };
-        if !self.stack.tcp_is_in_time_wait(local, remote) {
-            return false;
-        }
-        socket.take_bound();
-        let until = self.env.now + self.stack.config().tcp.time_wait;
-        let given_up = self.held_claims.push(until, bound);
-        self.give_up_claim(given_up);
-        self.renew_chores();
-        true
-    }
-
-    /// Gives back the claims of ports whose connections have left TIME-WAIT.
-    pub(crate) fn drop_held_claims(&mut self, now: Instant) {
-        while self.held_claims.is_due(now) {
-            let due = self.held_claims.pop();
-            self.give_up_claim(due);
-        }
-    }
-
-    fn give_up_claim(&self, bound: Option<Bound>) {
-        if let (Some(bound), Some(ports)) = (bound, &self.ports) {
-            ports.listen_off((bound.addr, bound.link), Transport::Tcp, true);
-        }
     }
 }

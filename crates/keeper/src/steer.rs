@@ -282,8 +282,13 @@ impl Steer {
     }
 
     /// Removes the exceptions of flows that have ended. `is_alive` tells whether a flow still
-    /// exists.
-    pub fn forget_ended(&mut self, steering: &Steering, is_alive: impl Fn(&Flow, u16) -> bool) {
+    /// exists. Returns the TCP ports of those that have ended.
+    pub fn forget_ended(
+        &mut self,
+        steering: &Steering,
+        is_alive: impl Fn(&Flow, u16) -> bool,
+    ) -> Vec<u16> {
+        let mut ports = Vec::new();
         self.exceptions.retain(|(proto, local, remote), slot| {
             let flow = Flow {
                 proto: *proto,
@@ -295,8 +300,12 @@ impl Steer {
             }
             // An exception that is already gone needs no removal.
             let _ = steering.remove_exception(&flow);
+            if *proto == Transport::Tcp {
+                ports.push(local.port());
+            }
             false
         });
+        ports
     }
 
     /// Removes the exceptions that lead to a slot whose engine is gone: later connections from the

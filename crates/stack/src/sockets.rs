@@ -355,11 +355,6 @@ impl Stack {
         self.tcp.forget_time_wait(local, remote)
     }
 
-    /// Returns whether the connection with these ends is in TIME-WAIT.
-    pub fn tcp_is_in_time_wait(&self, local: SocketAddr, remote: SocketAddr) -> bool {
-        self.tcp.find_time_wait(local, remote).is_some()
-    }
-
     /// Returns whether a connection, or the TIME-WAIT of one, has the port of `local` at an address
     /// that a socket bound to `local` would share.
     pub fn tcp_has_port(&self, local: SocketAddr, is_v6_only: bool) -> bool {

@@ -75,7 +75,7 @@ const LAYERS: &[Layers] = &[
                 "supervisor",
             ],
             &["client", "owners", "stats"],
-            &["claims", "waiting"],
+            &["waiting"],
             &["environment"],
             &["effects", "groups", "outgoing", "sharers", "strays"],
             &["engine", "inquiry", "views"],

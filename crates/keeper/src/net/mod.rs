@@ -359,6 +359,11 @@ impl Net {
         self.effects.strays.note_moving(port, now);
     }
 
+    /// A program has left the port, or a connection of it has ended elsewhere.
+    pub fn note_left(&mut self, port: u16, is_over: bool, now: u64) {
+        self.effects.strays.note_left(port, is_over, now);
+    }
+
     /// The tables name other engines for the port.
     pub fn on_new_route(&mut self, port: u16, now: u64) {
         self.pass_backlog(port, now);

@@ -122,7 +122,7 @@ impl NetEffects {
         let is_moving = is_moving || self.strays.is_awaited(flow, now);
         // An exception that outlives its flow sends the next one of the same two ends here.
         let is_ours = !coming.is_astray && route == 0;
-        if is_ours && !is_moving {
+        if is_ours && !is_moving && !self.strays.is_left(flow.local.port(), now) {
             return Verdict::Answer;
         }
         let first = match &self.steering {

@@ -28,6 +28,10 @@ const SEARCHES_MAX: usize = 4096;
 const SLOTS: u16 = SlotSet::BITS as u16;
 /// Time for which a port counts as changing hands after a listener has left it.
 const MOVING_NS: u64 = 2_000_000_000;
+/// Time for which connections of a port that a program has left may be in TIME-WAIT.
+const LEFT_NS: u64 = 60_000_000_000;
+/// Shortest time after which ports that were left long ago are looked for.
+const LEFT_SWEEP_NS: u64 = 1_000_000_000;
 /// Time for which segments of a killed program's connection wait: longer than the connection does.
 const AWAITED_NS: u64 = 3_000_000_000;
 /// Segments that wait at most; a further one is dropped.
@@ -97,10 +101,32 @@ pub(super) struct Strays {
     flows: HashMap<Flow, u64>,
     /// Ports that change hands, and until when.
     moving: HashMap<u16, u64>,
+    left: LeftPorts,
     /// Connections of killed programs that may go on elsewhere, and until when they are awaited.
     awaited: HashMap<Flow, u64>,
     held: VecDeque<WaitingSegment>,
     pub(super) counts: Counts,
+}
+
+/// Ports that programs have left, and until when peers may ask for them.
+#[derive(Debug, Default)]
+struct LeftPorts {
+    until: HashMap<u16, u64>,
+    swept: u64,
+}
+
+impl LeftPorts {
+    fn note(&mut self, port: u16, now: u64) {
+        if now.saturating_sub(self.swept) >= LEFT_SWEEP_NS {
+            self.swept = now;
+            self.until.retain(|_, until| *until > now);
+        }
+        self.until.insert(port, now + LEFT_NS);
+    }
+
+    fn has(&self, port: u16, now: u64) -> bool {
+        self.until.get(&port).is_some_and(|until| now < *until)
+    }
 }
 
 /// Counts of strays, by outcome.
@@ -185,6 +211,19 @@ impl Strays {
 
     pub(super) fn is_moving(&self, port: u16, now: u64) -> bool {
         self.moving.get(&port).is_some_and(|until| now < *until)
+    }
+
+    /// A program has left this port: an engine may have connections of it in TIME-WAIT, whose peers
+    /// may send their FIN again. Unless the last one `is_over`, it may be moving.
+    pub(super) fn note_left(&mut self, port: u16, is_over: bool, now: u64) {
+        self.left.note(port, now);
+        if !is_over {
+            self.note_moving(port, now);
+        }
+    }
+
+    pub(super) fn is_left(&self, port: u16, now: u64) -> bool {
+        self.left.has(port, now)
     }
 
     /// Notes that a connection waits for a process that may go on with it.
@@ -422,6 +461,18 @@ mod tests {
         strays.note_moving(80, 5);
         assert!(strays.is_moving(80, 5) && !strays.is_moving(81, 5));
         assert!(!strays.is_moving(80, 5 + MOVING_NS));
+    }
+
+    #[test]
+    fn a_port_that_was_left_is_known_for_the_length_of_time_wait() {
+        let mut strays = Strays::default();
+        for port in 1..=1000 {
+            strays.note_left(port, true, 5);
+        }
+        assert!(strays.is_left(80, 4 + LEFT_NS) && !strays.is_left(80, 5 + LEFT_NS));
+        assert!(!strays.is_left(1001, 5) && !strays.is_moving(80, 5));
+        strays.note_left(80, true, 5 + LEFT_NS);
+        assert_eq!(strays.left.until.len(), 1);
     }
 
     #[test]

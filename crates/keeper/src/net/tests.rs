@@ -234,25 +234,52 @@ fn a_datagram_that_an_engine_may_have_is_not_answered_by_an_error_in_a_flood() {
     assert!(!refuse_datagram(&mut net, searched_for));
 }
 
+/// An ACK, and with `flags` more. Returns `false` if it is to be answered with a reset.
+fn refuse_segment(net: &mut Net, from: SocketAddr, flags: u8) -> bool {
+    let mut segment = [0; 20];
+    segment[..2].copy_from_slice(&from.port().to_be_bytes());
+    segment[2..4].copy_from_slice(&SHARED.port().to_be_bytes());
+    segment[12..14].copy_from_slice(&[0x50, 0x10 | flags]);
+    let ip = IpMeta {
+        src: from.ip(),
+        dst: SHARED.ip(),
+        tos: 0,
+        ttl: 64,
+        group: false,
+        local: false,
+        link: 1,
+    };
+    net.effects.send_stray(&ip, &segment)
+}
+
 #[test]
 fn a_segment_that_an_engine_may_have_is_not_reset_in_a_flood() {
-    let net = flooded(Transport::Tcp, |net, from| {
-        let mut segment = [0; 20];
-        segment[..2].copy_from_slice(&from.port().to_be_bytes());
-        segment[2..4].copy_from_slice(&SHARED.port().to_be_bytes());
-        segment[12..14].copy_from_slice(&[0x50, 0x10]);
-        let ip = IpMeta {
-            src: from.ip(),
-            dst: SHARED.ip(),
-            tos: 0,
-            ttl: 64,
-            group: false,
-            local: false,
-            link: 1,
-        };
-        net.effects.send_stray(&ip, &segment)
-    });
+    let net = flooded(Transport::Tcp, |net, from| refuse_segment(net, from, 0));
     assert!(net.effects.strays.counts.lost >= 900);
+}
+
+#[test]
+fn a_fin_for_a_port_that_was_left_is_reset_once_no_engine_knows_its_connection() {
+    let steering = Steering::create_apart(7).unwrap();
+    let (device, _) = loopback::pair(1500).unwrap();
+    let mut net = with_steering(device, Some(steering));
+    net.effects.strays.set_engines(vec![1, 2]);
+    let send_fin = |net: &mut Net, origin| {
+        net.effects.coming = Some(FrameSource::here(2, origin));
+        refuse_segment(net, SocketAddr::from(([10, 0, 0, 2], 1)), 1)
+    };
+    assert!(
+        !send_fin(&mut net, None),
+        "the port has never had a program"
+    );
+    net.note_left(SHARED.port(), true, 1);
+    assert!(
+        send_fin(&mut net, None),
+        "one of the engines may be in TIME-WAIT"
+    );
+    assert!(send_fin(&mut net, Some(1)), "the other may be");
+    assert!(!send_fin(&mut net, Some(2)));
+    assert_eq!(net.effects.strays.counts.passed, 2);
 }
 
 #[test]

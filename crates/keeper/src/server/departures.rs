@@ -249,18 +249,20 @@ impl Server {
         }
     }
 
-    /// Removes exceptions of flows that have ended.
-    pub(super) fn sweep_exceptions(&mut self) {
+    /// Removes exceptions of flows that have ended: some may be in TIME-WAIT.
+    pub(super) fn sweep_exceptions(&mut self, now: u64) {
         if !self.steer.has_exceptions() {
             return;
         }
         let living: std::collections::HashSet<OwnedFlow> =
             self.living_flows().into_iter().collect();
         let (net, lent) = (&self.net, &self.lent);
-        self.steer
-            .forget_ended(self.resources.slots.steering(), |flow, slot| {
-                (slot == 0 && (net.has_flow(flow) || lent.has(flow)))
-                    || living.contains(&(*flow, slot))
-            });
+        let steering = self.resources.slots.steering();
+        let ended = self.steer.forget_ended(steering, |flow, slot| {
+            (slot == 0 && (net.has_flow(flow) || lent.has(flow))) || living.contains(&(*flow, slot))
+        });
+        ended
+            .iter()
+            .for_each(|port| self.net.note_left(*port, true, now));
     }
 }

@@ -326,7 +326,7 @@ impl Server {
         self.settle_handovers();
         if now.saturating_sub(self.swept_at) >= SWEEP_NS {
             self.swept_at = now;
-            self.sweep_exceptions();
+            self.sweep_exceptions(now);
         }
         self.sweep_kernel_flows(now);
         if self.resources.slots.needs_beat() {

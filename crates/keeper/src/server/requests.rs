@@ -100,10 +100,10 @@ impl Server {
                 is_over,
             } => {
                 let bound = Bound::new(address, port, link);
-                if protocol == Transport::Tcp && !is_over {
-                    self.net.note_moving(port, now);
+                if protocol == Transport::Tcp {
+                    self.net.note_left(port, is_over, now);
                 }
-                self.on_listen_off(client, protocol, bound)
+                self.on_listen_off(client, protocol, bound, now)
             }
             Request::ListenYield {
                 protocol,
@@ -138,12 +138,18 @@ impl Server {
         }
     }
 
-    fn on_listen_off(&mut self, client: ClientId, protocol: Transport, bound: Bound) -> Answer {
+    fn on_listen_off(
+        &mut self,
+        client: ClientId,
+        protocol: Transport,
+        bound: Bound,
+        now: u64,
+    ) -> Answer {
         let port = bound.port;
         let leases = &mut self.resources.state.leases;
         leases.listeners.release(client, protocol, bound);
         // A flow that has left its engine goes where the new listeners are.
-        self.sweep_exceptions();
+        self.sweep_exceptions(now);
         self.steer_ports(&[PortSpan::one(protocol, port)]);
         self.done()
     }

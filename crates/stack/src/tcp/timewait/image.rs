@@ -161,20 +161,12 @@ impl Tcp {
     /// A later connection has had the two ends since, or an operator wants it so. Returns whether
     /// there was one.
     pub fn forget_time_wait(&mut self, local: SocketAddr, remote: SocketAddr) -> bool {
-        let Some((index, hash)) = self.find_time_wait(local, remote) else {
+        let key = FlowKey::new(local.ip(), local.port(), remote.ip(), remote.port());
+        let hash = self.hasher.table(&key);
+        let Some(FlowState::TimeWait(index)) = self.find_place(&key, hash) else {
             return false;
         };
         self.drop_time_wait(index, hash);
         true
-    }
-
-    /// Returns the place and the hash of a connection that is in TIME-WAIT.
-    pub fn find_time_wait(&self, local: SocketAddr, remote: SocketAddr) -> Option<(u32, u64)> {
-        let key = FlowKey::new(local.ip(), local.port(), remote.ip(), remote.port());
-        let hash = self.hasher.table(&key);
-        match self.find_place(&key, hash) {
-            Some(FlowState::TimeWait(index)) => Some((index, hash)),
-            _ => None,
-        }
     }
 }
