@@ -94,6 +94,43 @@ static void with_receiver(int fd) {
     pause();
 }
 
+/* A child uses it, and is the only other process that has it: a message to another one has failed,
+ * or another child has ended. The owner is killed, the child goes on. */
+static void goes_on(int fd) {
+    send(fd, data, LEN, 0);
+    sleep_ms(200);
+    send(fd, data, LEN, 0);
+    set_linger(fd, 0, 0);
+    _exit(0);
+}
+static void after_failed_message(int fd) {
+    char byte = 'd', room[CMSG_SPACE(sizeof fd)] = {0};
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    int pair[2];
+    if (!fork()) goes_on(fd);
+    sleep_ms(50);
+    *head = (struct cmsghdr){CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS};
+    memcpy(CMSG_DATA(head), &fd, sizeof fd);
+    socketpair(AF_UNIX, SOCK_STREAM, 0, pair), close(pair[1]);
+    if (sendmsg(pair[0], &message, MSG_NOSIGNAL) >= 0) NOTE("it was sent");
+    sleep_ms(50);
+    kill(getpid(), SIGKILL);
+}
+static void after_another_child(int fd) {
+    if (!fork()) goes_on(fd);
+    pid_t other = fork();
+    if (!other) {
+        sleep_ms(30);
+        _exit(0);
+    }
+    waitpid(other, 0, 0);
+    sleep_ms(70);
+    kill(getpid(), SIGKILL);
+}
+
 /* A child that has accepted a connection of the peer's sends something and ends. */
 static void once(int port, const char *what, int is_inherited, void (*end)(int), char *line) {
     int ready[2], go[2];
@@ -170,4 +207,6 @@ int main(void) {
          with_earlier_grandchild);
     many("SIGKILL of a child, too, but not of its later child", "ends", 0, with_later_grandchild);
     many("SIGKILL of a child, too, but not of a receiver", "ends", 0, with_receiver);
+    many("SIGKILL after a message that has failed", "ends", 0, after_failed_message);
+    many("SIGKILL after the end of another child", "ends", 0, after_another_child);
 }

@@ -86,6 +86,8 @@ pub(crate) struct Post {
     awaits_leaving: AtomicBool,
     /// The program has closed a number of something that is lent.
     has_left: AtomicBool,
+    /// Set if one of several processes that may use a connection is gone.
+    has_taken_back: AtomicBool,
     /// Number of connections whose bytes the steward moves.
     pumps: AtomicUsize,
     /// Number of users' ends that are being reset.
@@ -189,6 +191,19 @@ impl Post {
 
     pub(crate) fn take_left(&self) -> bool {
         self.has_left.load(Ordering::Relaxed) && self.has_left.swap(false, Ordering::SeqCst)
+    }
+
+    /// Has the steward look whether a loan has only one user now.
+    pub(crate) fn note_taken_back(&self) {
+        self.has_taken_back.store(true, Ordering::SeqCst);
+        if let Some(waiter) = &self.inner.lock().waiter {
+            waiter.notify();
+        }
+    }
+
+    pub(crate) fn take_taken_back(&self) -> bool {
+        self.has_taken_back.load(Ordering::Relaxed)
+            && self.has_taken_back.swap(false, Ordering::SeqCst)
     }
 
     pub(crate) fn note_source(&self, number: RawFd, of: Option<u64>) {

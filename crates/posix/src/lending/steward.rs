@@ -158,6 +158,9 @@ impl Steward {
         self.rest.note_news();
         self.take_charges();
         self.note_leaving();
+        if self.post.take_taken_back() {
+            self.pumps.values().for_each(Pump::note_user);
+        }
         self.collect();
         self.settle_wanted();
     }

@@ -8,6 +8,7 @@ use slipstack_channel::{Given, Loan};
 
 use super::{Pump, give_child, give_peer};
 use crate::socket::borrowed::ReadRequest;
+use crate::socket::description::Decided;
 use crate::socket::{How, Stream};
 
 /// Number of looks at a ring whose bytes another thread takes as they come.
@@ -67,6 +68,16 @@ impl Pump {
         match self.to_peer.is_empty() {
             true => self.note_loan(stream, |loan| loan),
             false => self.note_loan(stream, Loan::taking),
+        }
+    }
+
+    /// As [`Pump::note_rest`], after one that might use the connection has gone.
+    pub(crate) fn note_user(&self) {
+        if let Some(Decided::Stream(stream)) = self.socket.decided()
+            && self.socket.lent.is_lent_once()
+            && !self.is_paused
+        {
+            self.note_rest(stream);
         }
     }
 

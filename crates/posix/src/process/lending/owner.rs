@@ -155,6 +155,9 @@ impl Lender for Process {
     fn take_back(&self, socket: &Arc<Description>) {
         let is_open = || !socket.cold.lock().numbers.is_empty();
         if !end_loan(socket) {
+            if socket.kind == Kind::Stream {
+                self.lending.post.note_taken_back();
+            }
             return;
         }
         if socket.kind == Kind::Stream && is_open() {
