@@ -129,6 +129,14 @@ static void echoed(int fd, int len) {
     readable(fd);
 }
 
+/* The first IPv6 packets of a network may wait for their neighbour for seconds. */
+static void resolve(int fd) {
+    char byte;
+    for (int i = 0; i < 100 && recv(fd, &byte, 1, MSG_DONTWAIT) < 0; i++)
+        send(fd, "x", 1, 0), sleep_ms(100);
+    while (recv(fd, &byte, 1, MSG_DONTWAIT) > 0) {}
+}
+
 /* One datagram a call; what the pipe or the call has no room for is lost. */
 static void from_datagrams(int family) {
     int ends[2], fd = socket(family, SOCK_DGRAM, 0);
@@ -137,7 +145,8 @@ static void from_datagrams(int family) {
     SAY(pipe(ends));
     nonblocking(fd);
     SAY(splice(fd, 0, ends[1], 0, 100, 0));
-    SAY(connect_as(family, fd, 7001));
+    SAY(connect_as(family, fd, family == AF_INET ? 7001 : 7011));
+    resolve(fd);
     SAY(splice(fd, 0, ends[1], 0, 100, 0));
     int lens[][2] = {{5, 100}, {5, 5}, {5, 3}, {0, 100}, {1400, 1 << 20}, {9000, 5000}};
     for (int i = 0; i < 6; i++) {
@@ -182,6 +191,80 @@ static void from_datagrams(int family) {
     close(fd), close(ends[0]), close(ends[1]);
 }
 
+static int between[2], receiving;
+static long moved;
+static void *splice_one(void *unused) {
+    moved = splice(receiving, 0, between[1], 0, 3000, 0);
+    return 0;
+}
+static void *write_much(void *unused) {
+    static char much[65536];
+    memset(much, 'w', sizeof much);
+    write(between[1], much, sizeof much);
+    return 0;
+}
+static void beside_a_writer(int is_stream) {
+    pthread_t splicer, writer;
+    long total = 0, of_socket = 0;
+    NOTE("another writer fills the pipe while splice waits, %s", is_stream ? "TCP" : "UDP");
+    pipe(between);
+    receiving = socket(AF_INET, is_stream ? SOCK_STREAM : SOCK_DGRAM, 0);
+    connect_to(receiving, peer_ip(), 7001);
+    pthread_create(&splicer, 0, splice_one, 0), sleep_ms(100);
+    pthread_create(&writer, 0, write_much, 0), sleep_ms(100);
+    memset(buf, 'd', 1000);
+    send(receiving, buf, 1000, 0), sleep_ms(200);
+    while (total < 65536 + 1000) {
+        struct pollfd p = {between[0], POLLIN, 0};
+        if (!poll(&p, 1, 1000)) break;
+        long got = read(between[0], buf, sizeof buf);
+        for (long i = 0; i < got; i++) of_socket += buf[i] == 'd';
+        total += got;
+    }
+    NOTE("%ld bytes, of which %ld the socket's", total, of_socket);
+    close(between[0]), pthread_join(splicer, 0), pthread_join(writer, 0);
+    NOTE("splice = %ld", moved);
+    close(between[1]), close(receiving);
+}
+/* Nothing is waited for on a socket that has been shut down; a splice that waits ends. */
+static void shut_down(int is_waiting, int is_bound_to_all) {
+    pthread_t splicer;
+    NOTE("shut down, %s, %s", is_waiting ? "while it waits" : "before",
+         is_bound_to_all ? "any address" : "connected");
+    pipe(between);
+    receiving = socket(AF_INET, SOCK_DGRAM, 0);
+    if (is_bound_to_all) bind_to(receiving, "0.0.0.0", 0);
+    if (!is_bound_to_all) connect_to(receiving, peer_ip(), 7001);
+    if (is_waiting) pthread_create(&splicer, 0, splice_one, 0), sleep_ms(100);
+    SAY(shutdown(receiving, SHUT_RD));
+    if (!is_waiting) pthread_create(&splicer, 0, splice_one, 0);
+    pthread_join(splicer, 0);
+    NOTE("splice = %ld", moved);
+    nonblocking(receiving);
+    SAY(splice(receiving, 0, between[1], 0, 3000, 0));
+    close(between[0]), close(between[1]), close(receiving);
+}
+/* The kernel's part of a socket that is bound to all addresses. */
+static void from_loopback(void) {
+    NOTE("from the loopback and the peer");
+    struct sockaddr_in own;
+    socklen_t len = sizeof own;
+    pthread_t splicer;
+    int other = socket(AF_INET, SOCK_DGRAM, 0);
+    pipe(between);
+    receiving = socket(AF_INET, SOCK_DGRAM, 0);
+    bind_to(receiving, "0.0.0.0", 0), getsockname(receiving, (void *)&own, &len);
+    for (int i = 0; i < 4; i++) {
+        struct sockaddr_in to = i & 1 ? at("127.0.0.1", ntohs(own.sin_port)) : at(peer_ip(), 7001);
+        pthread_create(&splicer, 0, splice_one, 0), sleep_ms(50);
+        sendto(i & 1 ? other : receiving, "some", 4, 0, (void *)&to, sizeof to);
+        pthread_join(splicer, 0);
+        NOTE("splice = %ld", moved);
+        SAY(read(between[0], buf, sizeof buf));
+    }
+    close(between[0]), close(between[1]), close(receiving), close(other);
+}
+
 int main(void) {
     from_socket();
     to_socket();
@@ -189,4 +272,7 @@ int main(void) {
     as_datagrams();
     from_datagrams(AF_INET);
     from_datagrams(AF_INET6);
+    beside_a_writer(0), beside_a_writer(1);
+    for (int i = 0; i < 4; i++) shut_down(i & 1, i & 2);
+    from_loopback();
 }

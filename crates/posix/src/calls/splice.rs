@@ -57,7 +57,7 @@ impl Process {
         let pipe = pipe_at(asked.to, OFlags::WRONLY)?;
         let socket = self.table.socket_of(asked.from)?;
         let stream = match socket.decided() {
-            _ if socket.kind == Kind::Dgram => return self.splice_datagram(pipe, asked),
+            _ if socket.kind == Kind::Dgram => return self.splice_datagram(&socket, pipe, asked),
             Some(Decided::Stream(stream)) => stream,
             Some(Decided::Foreign(it)) => {
                 let request = ReadRequest::Some(asked.len as u64);
@@ -82,6 +82,11 @@ impl Process {
                 Err(error) => return Err(error),
             };
             let moved = fill(pipe, &buffer[..got])?;
+            if moved == 0 && got > 0 && total == 0 {
+                // Another writer has filled the pipe meanwhile.
+                await_space(pipe, asked.flags)?;
+                continue;
+            }
             stream.discard(moved);
             total += moved;
             if moved < got || got == 0 {
@@ -93,13 +98,46 @@ impl Process {
 
     /// Moves one datagram into a pipe. The rest of one that is longer than `asked.len` or the
     /// pipe's room is lost (copy_splice_read()).
-    fn splice_datagram(&self, pipe: Descriptor, asked: Splice) -> Outcome<usize> {
-        await_space(pipe, asked.flags)?;
+    fn splice_datagram(
+        &self,
+        socket: &Description,
+        pipe: Descriptor,
+        asked: Splice,
+    ) -> Outcome<usize> {
+        let dgram = match socket.decided() {
+            // A peek from a later byte on (SO_PEEK_OFF) would not find each datagram.
+            Some(Decided::Dgram(dgram)) if socket.peek_from().is_none() => dgram,
+            _ => {
+                await_space(pipe, asked.flags)?;
+                return self.take_datagram(pipe, asked, 0);
+            }
+        };
+        loop {
+            await_space(pipe, asked.flags)?;
+            // Only the socket's own flag decides whether to wait for it (sock_read_iter()). The
+            // kernel holds the pipe's lock meanwhile; here another writer may fill it.
+            self.recvmsg(asked.from, &mut [], &mut [], libc::MSG_PEEK)?;
+            if !has_space(pipe)? {
+                continue;
+            }
+            match self.take_datagram(pipe, asked, libc::MSG_DONTWAIT) {
+                // Another thread has taken it, or there is none.
+                Err(Divert::Kernel | Divert::Errno(Errno::EAGAIN))
+                    if dgram.is_shut_for_reading() =>
+                {
+                    return Ok(0);
+                }
+                Err(Divert::Kernel | Divert::Errno(Errno::EAGAIN)) if !socket.is_nonblocking() => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn take_datagram(&self, pipe: Descriptor, asked: Splice, flags: i32) -> Outcome<usize> {
         let mut buffer = vec![0; asked.len.min(CHUNK).min(room_of(pipe)?)];
         let bufs = &mut [IoSliceMut::new(&mut buffer)];
-        // Only the socket's own flag decides whether to wait for it (sock_read_iter()).
-        let got = self.recvmsg(asked.from, bufs, &mut [], 0)?.len;
-        fill(pipe, &buffer[..got])
+        let got = self.recvmsg(asked.from, bufs, &mut [], flags)?.len;
+        fill_whole(pipe, &buffer[..got], asked.flags)
     }
 
     /// Moves bytes from a pipe into a socket.
@@ -262,6 +300,10 @@ fn await_space(pipe: Descriptor, flags: u32) -> Outcome<()> {
     }
 }
 
+fn has_space(pipe: Descriptor) -> Result<bool, Errno> {
+    Ok(!looked(pipe, PollFlags::OUT, true)?.is_empty())
+}
+
 /// Bytes that the pages fit that a pipe has free, at least one.
 fn room_of(pipe: Descriptor) -> Result<usize, Errno> {
     let page = rustix::param::page_size();
@@ -275,7 +317,7 @@ fn room_of(pipe: Descriptor) -> Result<usize, Errno> {
 fn fill(pipe: Descriptor, bytes: &[u8]) -> Result<usize, Divert> {
     let mut done = 0;
     while done < bytes.len() {
-        if looked(pipe, PollFlags::OUT, true)?.is_empty() {
+        if !has_space(pipe)? {
             break;
         }
         let piece = &bytes[done..bytes.len().min(done + PIPE_SURE)];
@@ -286,6 +328,19 @@ fn fill(pipe: Descriptor, bytes: &[u8]) -> Result<usize, Divert> {
             Err(_) if done > 0 => break,
             Err(error) => return Err(error.into()),
         }
+    }
+    Ok(done)
+}
+
+/// Puts a datagram's bytes into a pipe that had room for them. If another writer has taken that
+/// since, waits for more, if that may be.
+fn fill_whole(pipe: Descriptor, bytes: &[u8], flags: u32) -> Result<usize, Divert> {
+    let mut done = fill(pipe, bytes)?;
+    while done < bytes.len() && !is_short(pipe, flags)? {
+        if looked(pipe, PollFlags::OUT, false)?.contains(PollFlags::ERR) {
+            break;
+        }
+        done += fill(pipe, &bytes[done..])?;
     }
     Ok(done)
 }
