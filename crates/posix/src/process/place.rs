@@ -380,10 +380,12 @@ impl Process {
     /// which would get the same again, leaves it.
     pub(crate) fn spare_kernel_groups(&self, socket: &Description) {
         let index = self.network.stack_interface();
-        let has_own = filter_in(&socket.cold.lock().options).is_some();
-        if let Some(number) = socket.kernel_number()
+        let part = socket.kernel_number();
+        // Another thread may set a filter.
+        let cold = socket.cold.lock();
+        if let Some(number) = part
             && index != 0
-            && !has_own
+            && filter_in(&cold.options).is_none()
         {
             let (kernel, fd) = (&*self.kernel, number.number());
             let code = group_filter(index);

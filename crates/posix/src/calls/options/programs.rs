@@ -10,7 +10,7 @@ use crate::process::Process;
 use crate::process::lending::word::{attach_behind_word, has_filter};
 use crate::socket::description::{Decided, Description};
 use crate::socket::options::attaching::{
-    CHOOSE, CHOOSE_EXTENDED, DETACH, UNCHOOSE, chooser_value, filter_in,
+    ATTACH, CHOOSE, CHOOSE_EXTENDED, DETACH, UNCHOOSE, chooser_value, filter_in,
 };
 use crate::socket::options::record::int_of;
 
@@ -54,10 +54,13 @@ impl Process {
                 Errno::ENOENT
             });
         }
-        match attach_behind_word(&*self.kernel, fd, code)? {
-            true => Ok(()),
-            false => self.kernel.setsockopt(fd, level, name, value),
+        // Another thread may leave a word, or the filter of groups.
+        let mut cold = socket.cold.lock();
+        if !attach_behind_word(&*self.kernel, fd, code)? {
+            self.kernel.setsockopt(fd, level, name, value)?;
         }
+        cold.options.set(ATTACH.0, ATTACH.1, code);
+        Ok(())
     }
 
     /// Has an extended program choose among the sockets of a datagram socket's group. The kernel

@@ -26,7 +26,7 @@ use crate::process::lending::borrow::{UserKind, limit_times};
 use crate::process::lending::owner::{lend, names_of};
 use crate::process::lending::starting::foreign;
 use crate::process::lending::starting::is_lendable;
-use crate::process::lending::word::{Word, leave_word, take_word};
+use crate::process::lending::word::{Word, leave_word, program_filter_at, take_word};
 use crate::process::place::share_datagrams;
 use crate::process::table::Entry;
 use crate::process::table::Table;
@@ -36,6 +36,7 @@ use crate::socket::borrowed::{Borrowed, Names, PairName, ReadRequest};
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::kernel_socket::kernel_name;
 use crate::socket::kernel_socket::replace;
+use crate::socket::options::attaching::{ATTACH, filter_of};
 use crate::socket::options::options_of;
 
 /// A connection on its way to another program.
@@ -285,9 +286,16 @@ impl Process {
             return;
         };
         let kind = (socket.family, socket.kind);
-        let options = options_of(&*self.kernel, number.number(), &fresh, kind);
+        let mut options = options_of(&*self.kernel, number.number(), &fresh, kind);
         drop(fresh);
         self.numbers.keep_spare();
+        // A program without the library leaves no word beside it.
+        if socket.kind == Kind::Dgram
+            && let Some(code) = program_filter_at(&*self.kernel, number.number())
+            && let Ok(code) = filter_of(code, true)
+        {
+            options.set(ATTACH.0, ATTACH.1, &code);
+        }
         socket.cold.lock().options = options;
         self.network.learn_link(&*self.kernel, socket, number);
     }

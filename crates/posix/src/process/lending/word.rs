@@ -259,6 +259,8 @@ pub(crate) fn leave_word(
     };
     let mode = i32::from(socket.is_nonblocking()).to_ne_bytes();
     let _ = kernel.setsockopt(fd, libc::SOL_SOCKET, MODE, &mode);
+    // Another thread may set a filter.
+    let _cold = socket.cold.lock();
     let now = code_at(kernel, fd);
     let code = with_filter(&code_of(word), parts_of(&now).1);
     if code.len() <= INSTRUCTIONS_MAX * INSTRUCTION {
@@ -267,7 +269,8 @@ pub(crate) fn leave_word(
 }
 
 /// Gives the kernel socket `fd` this filter, of which nothing is none, behind the word that it
-/// carries. Returns false, and does nothing, if it carries none.
+/// carries, or in its place if both are too long. Returns false, and does nothing, if it carries
+/// none.
 pub(crate) fn attach_behind_word(
     kernel: &dyn Kernel,
     fd: i32,
@@ -276,7 +279,13 @@ pub(crate) fn attach_behind_word(
     let now = code_at(kernel, fd);
     match parts_of(&now) {
         ([], _) => Ok(false),
-        (word, _) => attach_filter(kernel, fd, &with_filter(word, filter)).map(|()| true),
+        (word, _) => {
+            let code = with_filter(word, filter);
+            let is_short = code.len() <= INSTRUCTIONS_MAX * INSTRUCTION;
+            // The filter counts for the program, the word only for a receiver.
+            let code = if is_short { &code } else { filter };
+            attach_filter(kernel, fd, code).map(|()| true)
+        }
     }
 }
 
@@ -306,9 +315,14 @@ fn code_at(kernel: &dyn Kernel, fd: i32) -> Vec<u8> {
 
 /// Returns whether the kernel's part has a filter that a program has set.
 pub(crate) fn has_filter(kernel: &dyn Kernel, fd: i32) -> bool {
+    program_filter_at(kernel, fd).is_some()
+}
+
+/// Returns the filter of the kernel's part that a program has set.
+pub(crate) fn program_filter_at(kernel: &dyn Kernel, fd: i32) -> Option<Vec<u8>> {
     let code = code_at(kernel, fd);
     let (_, filter) = parts_of(&code);
-    !filter.is_empty() && !is_group_filter(filter)
+    (!filter.is_empty() && !is_group_filter(filter)).then(|| filter.to_vec())
 }
 
 /// Removes the word from a socket that is the kernel's alone from now on, and what else the stack
