@@ -78,14 +78,16 @@ impl Process {
             Kind::Dgram => parse_peer(addr, socket.family)?,
         };
         let given = self.network.zoned_for(&socket, given);
-        // __inet_stream_connect(): SO_ERROR may have returned the error of the failed attempt.
+        // __inet_stream_connect(): SO_ERROR may have returned the error of the failed attempt, or a
+        // bind may have come between.
         if let Some(Decided::Stream(stream)) = socket.decided()
             && stream.is_failed()
             && given != Given::Unspecified
-            && stream.take_unanswered()
+            && stream.is_unanswered()
         {
+            let error = stream.take_error().unwrap_or(Errno::ECONNABORTED);
             disconnect_stream(&socket, stream);
-            return Err(Errno::ECONNABORTED.into());
+            return Err(error.into());
         }
         let socket = self.usable_socket_of(fd)?;
         let outcome = self.connect_usable(&socket, given, addr);
