@@ -1,6 +1,7 @@
 //! Hosts, their programs, the link between them, and time.
 
 mod delayed;
+mod giving;
 mod leaving;
 mod machines;
 mod moving;

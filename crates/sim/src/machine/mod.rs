@@ -8,6 +8,7 @@
 
 mod flow;
 mod inbox;
+mod journey;
 mod keeper;
 mod place;
 mod search;
@@ -19,6 +20,7 @@ use slipstack_stack::{ConnId, TimeWaitImage};
 
 pub use flow::{Flow, KEEPER};
 pub use inbox::{Inbox, Message};
+pub use journey::{Giving, Journey, Whereabouts};
 pub use keeper::{FrameSource, Keeper};
 pub use place::{Engine, Participant};
 pub use steering::Steering;
@@ -50,6 +52,8 @@ pub struct Machine {
     /// TIME-WAIT entries that the keeper has continued.
     pub former: u64,
     pub half_open: HalfOpens,
+    /// The connection that an engine is giving to another, step by step.
+    pub journey: Option<Journey>,
 }
 
 /// Outcomes of handshakes that left an engine.
@@ -76,6 +80,7 @@ impl Machine {
             adopted: 0,
             former: 0,
             half_open: HalfOpens::default(),
+            journey: None,
         }
     }
 
@@ -124,7 +129,8 @@ impl Machine {
             return Err(format!("{all} frames were passed on, {posted} posted"));
         }
         let coming: usize = ours().map(|host| host.post.connections()).sum();
-        let coming = coming + self.handovers.len();
+        let is_between = self.journey.as_ref().is_some_and(Journey::is_between);
+        let coming = coming + self.handovers.len() + usize::from(is_between);
         if self.detached != self.adopted + coming as u64 {
             return Err(format!(
                 "{} connections left their engines, {} came to others, {coming} are on their way",

@@ -39,7 +39,12 @@ impl World {
         ended.map_err(|why| self.failure(format!("host {engine}: {why}")))
     }
 
-    fn send_half_open(&mut self, (number, from): (usize, usize), image: &HalfOpenImage, hops: u8) {
+    pub(super) fn send_half_open(
+        &mut self,
+        (number, from): (usize, usize),
+        image: &HalfOpenImage,
+        hops: u8,
+    ) {
         let to = image
             .endpoints()
             .and_then(|ends| self.find_taker(number, ends))
@@ -54,7 +59,7 @@ impl World {
     }
 
     /// Returns the stack that gets new connections between these ends.
-    fn find_taker(
+    pub(super) fn find_taker(
         &mut self,
         number: usize,
         (local, remote): (SocketAddr, SocketAddr),
