@@ -28,13 +28,12 @@ class Entry:
             return own_version(*self.own)
         if not self.packages:
             return ""
-        words = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", self.packages[0]]
-        status, _, version = subprocess.run(words, capture_output=True, text=True).stdout.partition(
-            " "
-        )
-        if status != "installed":
-            return None
-        return version.rpartition(":")[2].partition("-")[0].partition("+")[0]
+        version = package_version(self.packages[0])
+        return version and version.rpartition(":")[2].partition("-")[0].partition("+")[0]
+
+    def is_installed(self):
+        """Whether all of its packages are, and what it has beside them."""
+        return self.version() is not None and all(map(package_version, self.packages))
 
 
 @dataclass
@@ -45,6 +44,14 @@ class Outcome:
     checked: str
     rate: float = 0.0
     unit: str = ""
+
+
+def package_version(name):
+    """The version of a Debian package; None if it is not installed."""
+    words = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", name]
+    said = subprocess.run(words, capture_output=True, text=True).stdout
+    status, _, version = said.partition(" ")
+    return version if status == "installed" else None
 
 
 def own_version(command, file):

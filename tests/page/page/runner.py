@@ -120,7 +120,7 @@ def run_entry(entry, options):
     row = {"name": entry.name, "version": "", "runs": {}, "on": str(datetime.date.today())}
     if entry.absent:
         return {**row, "absent": entry.absent}
-    if options.install and entry.version() is None:
+    if options.install and not entry.is_installed():
         subprocess.run([ROOT / "scripts" / "setup", *entry.packages], stdout=subprocess.DEVNULL)
     row["version"] = entry.version()
     if row["version"] is None:
