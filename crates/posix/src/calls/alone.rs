@@ -13,12 +13,12 @@ use crate::epoll::leave_kernels_sets;
 use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::Process;
-use crate::process::reuse::decide_dgram;
 use crate::process::strict::insist;
 use crate::process::table::Table;
 use crate::socket::bound::Bound;
 use crate::socket::description::{Decided, Description, Kind};
-use crate::socket::{Listener, Side};
+use crate::socket::options::apply_dgram_options;
+use crate::socket::{Dgram, Listener, Side};
 
 /// Connections that wait at a listener at most (net.core.somaxconn of Linux).
 const BACKLOG_MAX: i32 = 4096;
@@ -72,7 +72,8 @@ impl Process {
             at_ns: 0,
         });
         if socket.kind == Kind::Dgram {
-            decide_dgram(socket, Side::Stack);
+            let _ = socket.decided.set(Decided::Dgram(Dgram::new(Side::Stack)));
+            apply_dgram_options(socket);
             leave_kernels_sets(socket);
             self.on_intent(socket);
             self.realize_bound(socket);

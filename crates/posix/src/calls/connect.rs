@@ -78,16 +78,14 @@ impl Process {
             Kind::Dgram => parse_peer(addr, socket.family)?,
         };
         let given = self.network.zoned_for(&socket, given);
-        // __inet_stream_connect(): SO_ERROR may have returned the error of the failed attempt, or a
-        // bind may have come between.
+        // __inet_stream_connect(): SO_ERROR may have returned the error of the failed attempt.
         if let Some(Decided::Stream(stream)) = socket.decided()
             && stream.is_failed()
             && given != Given::Unspecified
-            && stream.is_unanswered()
+            && stream.take_unanswered()
         {
-            let error = stream.take_error().unwrap_or(Errno::ECONNABORTED);
             disconnect_stream(&socket, stream);
-            return Err(error.into());
+            return Err(Errno::ECONNABORTED.into());
         }
         let socket = self.usable_socket_of(fd)?;
         let outcome = self.connect_usable(&socket, given, addr);

@@ -205,7 +205,6 @@ impl Process {
     /// none. `hears`: the new program has the library.
     pub fn before_exec(&self, hears: bool) -> Option<String> {
         let mut items = Vec::new();
-        self.renew_failed();
         for number in self.table.numbers() {
             let Some(fd) = Descriptor::new(number) else {
                 continue;
@@ -350,17 +349,12 @@ impl Process {
         socket.set_inode(inode.parse().unwrap_or(0));
         self.learn_from_kernel(&socket, number);
         socket.note_v6_only(number);
-        let word = read_word(&*self.kernel, number.number());
-        let past_port = word.as_ref().map_or(0, |word| word.past_port);
-        if let Some(word) = word {
+        if let Some(word) = read_word(&*self.kernel, number.number()) {
             word.apply(&socket);
         }
         let is_wildcard = addr.ip().is_unspecified();
         let is_bound = addr.port() != 0;
-        socket.cold.lock().bound = match past_port {
-            0 => is_bound.then(|| Bound::of_kernel(addr)),
-            port => Some(Bound::of_kernels_past(addr, port)),
-        };
+        socket.cold.lock().bound = is_bound.then(|| Bound::of_kernel(addr));
         let decided = match kind {
             _ if !is_bound => None,
             Kind::Stream if item.starts_with('b') => None,

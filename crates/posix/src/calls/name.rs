@@ -16,7 +16,7 @@ use crate::process::Process;
 use crate::process::Settings;
 use crate::process::lending::word::forget_word;
 use crate::process::report::{Given as Placed, Reason};
-use crate::process::reuse::{decide_dgram, disconnect_stream, learn_of_port, may_be_bound};
+use crate::process::reuse::{disconnect_stream, learn_of_port};
 use crate::process::strict::insist;
 use crate::ready::bits;
 use crate::socket::borrowed::ReadRequest;
@@ -25,13 +25,16 @@ use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::kernel_socket::BACKLOG;
 use crate::socket::kernel_socket::backlog_of;
 use crate::socket::kernel_socket::kernel_name;
+use crate::socket::options::apply_dgram_options;
 use crate::socket::{Dgram, Listener, SHUT_READ, SHUT_WRITE, Side, shut_bits};
 
 impl Process {
     /// `bind`.
     pub fn bind(&self, fd: i32, addr: &[u8]) -> Outcome<()> {
         let socket = self.bindable_socket_of(fd)?;
-        let is_bound = !may_be_bound(&socket);
+        let known = socket.cold.lock().bound;
+        let is_bound =
+            socket.decided().is_some() || known.is_some_and(|bound| !bound.is_port_given_back);
         let given = parse_local(addr, socket.family)?;
         let addr = match self.network.zoned_for(&socket, given) {
             Given::Addr(addr) if is_bound => {
@@ -136,7 +139,8 @@ impl Process {
         if socket.kind == Kind::Dgram {
             let is_both = (is_wildcard || self.network.is_strange(&bound)) && socket.has_kernel();
             let side = if is_both { Side::Both } else { Side::Stack };
-            decide_dgram(socket, side);
+            let _ = socket.decided.set(Decided::Dgram(Dgram::new(side)));
+            apply_dgram_options(socket);
             self.on_intent(socket);
             self.realize_bound(socket);
             insist(&self.settings, socket)?;
@@ -206,12 +210,6 @@ impl Process {
 
     /// `listen`.
     pub fn listen(&self, fd: i32, backlog: i32) -> Outcome<()> {
-        // inet_listen(): until a `connect` has returned its result, the attempt is under way.
-        if let Some(Decided::Stream(stream)) = self.table.socket_of(fd)?.decided()
-            && stream.is_unanswered()
-        {
-            return Err(Errno::EINVAL.into());
-        }
         let socket = self.usable_socket_of(fd)?;
         if socket.kind == Kind::Dgram {
             return Err(Errno::EOPNOTSUPP.into());

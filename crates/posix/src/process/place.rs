@@ -69,10 +69,8 @@ impl Process {
         drop(twin);
         self.numbers.keep_spare();
         socket.has_kernel.store(true, Ordering::Release);
-        if !matches!(socket.decided(), Some(Decided::Stream(_))) {
-            for (set, item) in sets_of(socket) {
-                add_kernel_part(&set, item);
-            }
+        for (set, item) in sets_of(socket) {
+            add_kernel_part(&set, item);
         }
         first.ok_or(Errno::EBADF)
     }
@@ -102,9 +100,6 @@ impl Process {
         }
         if !socket.is_nonblocking() {
             set_nonblocking(number, false)?;
-        }
-        if let Some(Decided::Dgram(dgram)) = socket.decided() {
-            dgram.leave_stack();
         }
         let watches = socket.take_watches();
         let numbers = std::mem::take(&mut socket.cold.lock().numbers);

@@ -15,14 +15,12 @@ use crate::epoll::{Set, Target, add_kernel_part};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
-use crate::process::lending::passing::is_bound;
 use crate::process::table::{Entry, Table};
-use crate::ready::{Awaited, Watch};
+use crate::ready::{Awaited, Watch, bits};
+use crate::socket::Stream;
 use crate::socket::bound::Bound;
 use crate::socket::description::{Decided, Description};
 use crate::socket::kernel_socket::kernel_name;
-use crate::socket::options::apply_dgram_options;
-use crate::socket::{Dgram, Side, Stream};
 
 impl Process {
     /// Returns the socket behind a number, for a call that decides its placement: a socket whose
@@ -37,45 +35,42 @@ impl Process {
         }
         let (attachment, sock) = stream.attachment_and_sock();
         attachment.close(sock, CloseMode::Abort);
-        // What has ended it has given the port back.
-        if !stream.is_ended() {
+        if !stream.is_refused() {
             give_port_back(&socket, None);
         }
         Ok(self.replace_by_fresh(&socket))
     }
 
-    /// Makes sockets whose attempt has failed usable again, before another program gets them: it
-    /// finds no connection there.
-    pub(crate) fn renew_failed(&self) {
-        for number in self.table.numbers() {
-            let _ = self.usable_socket_of(number);
-        }
-    }
-
-    /// Returns the socket behind a number, for a call that binds it. See [`may_be_bound`].
+    /// Returns the socket behind a number, for a call that binds it. __udp_disconnect(): a datagram
+    /// socket that was disconnected has no port, if the program has not asked for one. One with
+    /// datagrams that wait keeps its part.
     pub(crate) fn bindable_socket_of(&self, fd: i32) -> Outcome<Arc<Description>> {
-        let socket = self.table.socket_of(fd)?;
-        match socket.decided() {
-            Some(Decided::Stream(stream))
-                if stream.has_failed_unanswered() && !socket.lent.is_lent() =>
-            {
-                if !stream.is_ended() {
-                    give_port_back(&socket, stream.local());
-                }
-                if !is_bound(&socket) {
-                    stream.leave_failed();
-                }
-                Ok(socket)
-            }
-            Some(Decided::Dgram(_)) if may_be_bound(&socket) => {
-                if let Some(number) = socket.kernel_number() {
-                    rustix::net::connect_unspec(number.as_fd())?;
-                }
-                socket.cold.lock().bound = None;
-                Ok(socket)
-            }
-            _ => self.usable_socket_of(fd),
+        let socket = self.usable_socket_of(fd)?;
+        let Some(Decided::Dgram(dgram)) = socket.decided() else {
+            return Ok(socket);
+        };
+        let is_asked_for = socket
+            .cold
+            .lock()
+            .bound
+            .is_some_and(|bound| !bound.is_port_chosen);
+        let is_in_use = is_asked_for
+            || !dgram.has_no_port()
+            || dgram.remote.lock().is_some()
+            || dgram.readiness() & bits::IN != 0
+            || socket.lent.is_lent();
+        if is_in_use {
+            return Ok(socket);
         }
+        if let Some(number) = socket.kernel_number() {
+            rustix::net::connect_unspec(number.as_fd())?;
+        }
+        if let Some((attachment, sock)) = dgram.stack().take() {
+            attachment.close(sock, CloseMode::Orderly);
+            attachment.commands();
+        }
+        socket.cold.lock().bound = None;
+        Ok(self.replace_by_fresh(&socket))
     }
 
     /// A listener's end, without that of its socket. The kernel's part is the caller's.
@@ -120,41 +115,6 @@ impl Process {
         }
         new
     }
-}
-
-/// Whether a socket has no port. tcp_set_state(): one whose attempt has failed has none, if the
-/// program has not asked for one; neither has one of UDP that was disconnected:
-/// __udp_disconnect(). That with datagrams that wait keeps its part.
-pub(crate) fn may_be_bound(socket: &Description) -> bool {
-    match socket.decided() {
-        None => !is_bound(socket),
-        Some(Decided::Stream(stream)) => stream.is_left_failed() && !is_bound(socket),
-        Some(Decided::Dgram(dgram)) => {
-            let bound = socket.cold.lock().bound;
-            bound.is_none_or(|bound| bound.is_port_chosen)
-                && dgram.has_no_port()
-                && dgram.remote.lock().is_none()
-                && dgram.next_len().is_none()
-                && !socket.lent.is_lent()
-        }
-        Some(_) => false,
-    }
-}
-
-/// Decides that a socket that is being bound is one of UDP. One that was disconnected gets a new
-/// part.
-pub(crate) fn decide_dgram(socket: &Arc<Description>, side: Side) {
-    if socket
-        .decided
-        .set(Decided::Dgram(Dgram::new(side)))
-        .is_err()
-        && let Some(Decided::Dgram(dgram)) = socket.decided()
-    {
-        dgram.leave_stack();
-        dgram.set_side(side);
-        dgram.take_port();
-    }
-    apply_dgram_options(socket);
 }
 
 impl Table {
@@ -256,11 +216,7 @@ pub(crate) fn disconnect_if_failed(socket: &Description, outcome: &Outcome<()>) 
 /// connect(AF_UNSPEC) of a connection or an attempt.
 pub(crate) fn disconnect_stream(socket: &Description, stream: &Stream) {
     let local = stream.local();
-    // tcp_disconnect(): a port that it has got since its end stays.
-    let keeps_port = stream.is_left_failed();
     stream.disconnect();
-    if !keeps_port {
-        give_port_back(socket, local);
-    }
+    give_port_back(socket, local);
     socket.notify(stream.readiness());
 }

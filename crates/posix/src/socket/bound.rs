@@ -35,14 +35,6 @@ impl Bound {
         }
     }
 
-    /// As [`Bound::of_past`], of a socket that comes from another program and has that address.
-    pub(crate) fn of_kernels_past(addr: SocketAddr, port: u16) -> Bound {
-        Bound {
-            is_wildcard: addr.ip().is_unspecified(),
-            ..Bound::of_past(addr, port)
-        }
-    }
-
     /// A socket whose port, `port`, has been given back and that was not bound but by it.
     pub(crate) fn of_past(any: SocketAddr, port: u16) -> Bound {
         Bound {
@@ -58,11 +50,6 @@ impl Bound {
     /// Whether the socket holds this port.
     pub(crate) fn has_port(&self, port: u16) -> bool {
         self.addr.port() == port && !self.is_port_given_back
-    }
-
-    /// The port that has been given back.
-    pub(crate) fn past_port(self) -> Option<u16> {
-        self.is_port_given_back.then(|| self.addr.port())
     }
 
     /// Marks the port as given back, and returns true, if it is held and the program has not asked

@@ -1,7 +1,6 @@
 //! A UDP socket with a part on the stack, on the kernel, or on both.
 
 mod errors;
-mod leaving;
 mod yielding;
 
 use std::collections::VecDeque;
@@ -215,6 +214,30 @@ impl Dgram {
 
     pub(crate) fn set_realized(&self) {
         self.is_realized.store(true, Ordering::Release);
+    }
+
+    /// Detaches the socket from an engine that is gone; a wait that goes on, or the next use, finds
+    /// another one. A connected socket reports this once as an error, because a datagram it waits
+    /// for may have been lost.
+    pub(crate) fn forget_stack(&self, dead: &Arc<Attachment>) {
+        let is_connected = self.remote.lock().is_some();
+        let mut stack = self.stack.lock();
+        if stack
+            .as_ref()
+            .is_none_or(|(attachment, _)| !Arc::ptr_eq(attachment, dead))
+        {
+            return;
+        }
+        *stack = None;
+        self.is_realized.store(false, Ordering::Release);
+        // The next part's ring begins at 0.
+        self.filters.reset();
+        self.found_empty.store(0, Ordering::Relaxed);
+        self.is_peeked.store(false, Ordering::Relaxed);
+        // A socket left over by a failed exec goes on without an error.
+        if is_connected && !dead.is_left() {
+            self.next_error.store(Errno::ENETDOWN.0, Ordering::Release);
+        }
     }
 
     pub(crate) fn refuse(&self) {

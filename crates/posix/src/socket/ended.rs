@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use slipstack_channel::{CloseMode, SockId};
 
-use super::stream::{CONNECTING, ENDED, FAILED, REFUSED, SHUT_READ, SHUT_WRITE, Stream};
+use super::stream::{CONNECTING, ENDED, FAILED, REFUSED, Stream};
 use crate::errno::Errno;
 
 /// A generation that no socket of a channel ever has.
@@ -50,30 +50,6 @@ impl Stream {
                 .store(Errno::ECONNRESET.0, Ordering::Relaxed);
         }
         self.leave(ENDED);
-    }
-
-    /// Returns whether an attempt has failed and no `connect` has returned that.
-    pub(crate) fn has_failed_unanswered(&self) -> bool {
-        let seen = self.seen();
-        let is_over = self.is_failed() || seen.is_error() || seen.is_closed();
-        self.is_unanswered() && is_over && !seen.is_connected()
-    }
-
-    /// As [`Stream::disconnect`] of an attempt that has failed, for a `bind` before a `connect` has
-    /// returned that: the error and the end of both directions stay.
-    pub(crate) fn leave_failed(&self) {
-        let error = self.take_error();
-        self.leave(ENDED);
-        if let Some(error) = error {
-            self.pending_error.store(error.0, Ordering::Relaxed);
-        }
-        self.shut.store(SHUT_READ | SHUT_WRITE, Ordering::Relaxed);
-        self.leave_unanswered();
-    }
-
-    /// Returns whether [`Stream::leave_failed`] has left it, and no `connect` has followed.
-    pub(crate) fn is_left_failed(&self) -> bool {
-        self.is_ended() && self.is_unanswered()
     }
 
     /// Leaves its cell of the channel.

@@ -20,10 +20,6 @@ impl Stream {
         self.is_unanswered.swap(false, Ordering::Relaxed)
     }
 
-    pub(crate) fn is_unanswered(&self) -> bool {
-        self.is_unanswered.load(Ordering::Relaxed)
-    }
-
     /// Consumes bytes that were peeked at.
     pub(crate) fn discard(&self, count: usize) {
         let here = self.here();

@@ -64,8 +64,7 @@ impl Process {
     /// [`Process::end_passing`] must follow. `reads`: it is to read from it, although this program
     /// has it too.
     pub fn prepare_passing(&self, passing: &mut Passing, fd: i32, reads: bool) -> Option<i32> {
-        // One whose attempt has failed is no connection.
-        let socket = self.usable_socket_of(fd).ok()?;
+        let socket = self.table.socket(fd)?;
         match socket.decided() {
             Some(Decided::Stream(_)) => {
                 let is_it =
@@ -123,9 +122,7 @@ impl Process {
     pub(crate) fn name_unbound(&self, socket: &Arc<Description>) -> bool {
         // Another process that has it may have bound it meanwhile, and serves it.
         let name = socket.kernel_number().and_then(kernel_name);
-        // A port that has been given back is in its name still.
-        let has_past = socket.cold.lock().bound.is_some();
-        if !has_past && name.is_some_and(|name| name.port() != 0) {
+        if name.is_some_and(|name| name.port() != 0) {
             return false;
         }
         let is_made = socket.materialize_for_exec(self);
@@ -197,7 +194,6 @@ impl Process {
 
     /// The numbers of connections that a new program inherits as they are.
     pub fn inherited_connections(&self) -> Vec<i32> {
-        self.renew_failed();
         self.table.inherited(is_lendable)
     }
 

@@ -105,7 +105,7 @@ impl Process {
     #[must_use]
     pub fn describe_handed(&self, copies: &[(i32, i32)]) -> Vec<String> {
         let describe = |(from, to): &(i32, i32)| {
-            let socket = self.usable_socket_of(*from).ok()?;
+            let socket = self.table.socket(*from)?;
             self.describe_unconnected(&socket, *to)
         };
         let mut all: Vec<String> = copies.iter().filter_map(describe).collect();

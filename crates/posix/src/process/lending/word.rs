@@ -15,7 +15,6 @@ use crate::errno::Errno;
 use crate::kernel::Kernel;
 use crate::process::table::Table;
 use crate::socket::Side;
-use crate::socket::bound::Bound;
 use crate::socket::description::{Decided, Description};
 use crate::socket::options::attaching::{
     ATTACH, DETACH, attach_filter, is_extended, is_group_filter,
@@ -38,9 +37,8 @@ const INSTRUCTION: usize = 8;
 const INSTRUCTIONS_MAX: usize = 4096;
 /// Bytes of options that are carried at most.
 const OPTIONS_MAX: usize = 5120;
-/// Bytes of the inode, the port, the zone, the address, the offset of SO_PEEK_OFF, and the port
-/// that has been given back.
-const FIXED: usize = 8 + 2 + 4 + 16 + 4 + 2;
+/// Bytes of the inode, the port, the zone, the address and the offset of SO_PEEK_OFF.
+const FIXED: usize = 8 + 2 + 4 + 16 + 4;
 /// Bytes of a membership without its sources: the group, the link, the mode and how many they are.
 const MEMBERSHIP: usize = 16 + 2 + 1 + 2;
 
@@ -50,8 +48,6 @@ pub(crate) struct Word {
     pub(crate) inode: u64,
     pub(crate) remote: Option<SocketAddr>,
     peek_offset: i32,
-    /// The port of an attempt that has ended, which names the socket still; 0 = none.
-    pub(crate) past_port: u16,
     memberships: Vec<Membership>,
     /// Options that the kernel's part does not tell, and the program's filter, which that has.
     options: Options,
@@ -70,7 +66,6 @@ impl Word {
             inode,
             remote,
             peek_offset: socket.peek_offset.load(Ordering::Relaxed),
-            past_port: cold.bound.and_then(Bound::past_port).unwrap_or(0),
             memberships: cold.memberships.clone(),
             options,
         }
@@ -101,7 +96,6 @@ impl Word {
         all.extend(zone.to_le_bytes());
         all.extend(ip.octets());
         all.extend(self.peek_offset.to_le_bytes());
-        all.extend(self.past_port.to_le_bytes());
         all.extend((self.memberships.len() as u16).to_le_bytes());
         for one in &self.memberships {
             all.extend(wide(one.group).octets());
@@ -127,7 +121,6 @@ impl Word {
             IpAddr::V6(ip) => Some(SocketAddrV6::new(ip, port, 0, zone).into()),
         };
         let peek_offset = i32::from_le_bytes(take(&mut rest)?);
-        let past_port = u16::from_le_bytes(take(&mut rest)?);
         let count = usize::from(u16::from_le_bytes(take(&mut rest)?));
         let mut memberships = Vec::with_capacity(count.min(rest.len() / MEMBERSHIP));
         for _ in 0..count {
@@ -137,7 +130,6 @@ impl Word {
             inode,
             remote,
             peek_offset,
-            past_port,
             memberships,
             options: Options::read(rest),
         })
@@ -368,7 +360,6 @@ mod tests {
         let read = word_in(&with_filter(&code_of(&carried), filter)).unwrap();
         assert_eq!((read.inode, read.remote), (word.inode, word.remote));
         assert_eq!(read.peek_offset, word.peek_offset);
-        assert_eq!(read.past_port, word.past_port);
         assert_eq!(read.memberships, word.memberships);
         assert_eq!(read.options.all(), word.options.all());
     }
@@ -379,7 +370,6 @@ mod tests {
             inode: 0x1234_5678_9abc_def0,
             remote: None,
             peek_offset: -1,
-            past_port: 0,
             memberships: Vec::new(),
             options: Options::default(),
         };
@@ -388,7 +378,6 @@ mod tests {
             word.remote = Some(text.parse().unwrap());
             round(&word);
         }
-        word.past_port = 40_000;
         word.memberships.push(Membership {
             group: "239.1.2.3".parse().unwrap(),
             link: 3,
@@ -415,7 +404,6 @@ mod tests {
             inode: 7,
             remote: None,
             peek_offset: -1,
-            past_port: 0,
             memberships: Vec::new(),
             options: Options::default(),
         };
