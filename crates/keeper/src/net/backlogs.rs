@@ -254,6 +254,11 @@ impl Backlogs {
 }
 
 impl Net {
+    /// A listener has left the port in order: its connections are on their way to others.
+    pub fn note_moving(&mut self, port: u16, now: u64) {
+        self.effects.strays.note_moving(port, now);
+    }
+
     /// Listens for sockets that a SYN was for, passes on connections for which an engine listens,
     /// and ends those whose socket is closed.
     pub(super) fn serve_backlogs(&mut self, now: u64) {

@@ -354,14 +354,13 @@ impl Net {
             .for_each(|port| self.effects.send_unread(*port, now));
     }
 
-    /// A listener has left the port in order: its connections are on their way to others.
-    pub fn note_moving(&mut self, port: u16, now: u64) {
-        self.effects.strays.note_moving(port, now);
-    }
-
     /// A program has left the port, or a connection of it has ended elsewhere.
     pub fn note_left(&mut self, port: u16, is_over: bool, now: u64) {
-        self.effects.strays.note_left(port, is_over, now);
+        let time_wait = self.stack.config().tcp.time_wait;
+        self.effects.strays.note_left(port, time_wait, now);
+        if !is_over {
+            self.note_moving(port, now);
+        }
     }
 
     /// The tables name other engines for the port.

@@ -12,6 +12,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
 
 use slipstack_device::{Flow, SlotSet};
 use slipstack_stack::RxMeta;
@@ -28,8 +29,6 @@ const SEARCHES_MAX: usize = 4096;
 const SLOTS: u16 = SlotSet::BITS as u16;
 /// Time for which a port counts as changing hands after a listener has left it.
 const MOVING_NS: u64 = 2_000_000_000;
-/// Time for which connections of a port that a program has left may be in TIME-WAIT.
-const LEFT_NS: u64 = 60_000_000_000;
 /// Shortest time after which ports that were left long ago are looked for.
 const LEFT_SWEEP_NS: u64 = 1_000_000_000;
 /// Time for which segments of a killed program's connection wait: longer than the connection does.
@@ -116,12 +115,14 @@ struct LeftPorts {
 }
 
 impl LeftPorts {
-    fn note(&mut self, port: u16, now: u64) {
+    fn note(&mut self, port: u16, time_wait: Duration, now: u64) {
         if now.saturating_sub(self.swept) >= LEFT_SWEEP_NS {
             self.swept = now;
             self.until.retain(|_, until| *until > now);
         }
-        self.until.insert(port, now + LEFT_NS);
+        let time_wait = u64::try_from(time_wait.as_nanos()).unwrap_or(u64::MAX);
+        let until = self.until.entry(port).or_default();
+        *until = (*until).max(now.saturating_add(time_wait));
     }
 
     fn has(&self, port: u16, now: u64) -> bool {
@@ -214,12 +215,9 @@ impl Strays {
     }
 
     /// A program has left this port: an engine may have connections of it in TIME-WAIT, whose peers
-    /// may send their FIN again. Unless the last one `is_over`, it may be moving.
-    pub(super) fn note_left(&mut self, port: u16, is_over: bool, now: u64) {
-        self.left.note(port, now);
-        if !is_over {
-            self.note_moving(port, now);
-        }
+    /// may send their FIN again.
+    pub(super) fn note_left(&mut self, port: u16, time_wait: Duration, now: u64) {
+        self.left.note(port, time_wait, now);
     }
 
     pub(super) fn is_left(&self, port: u16, now: u64) -> bool {
@@ -463,15 +461,18 @@ mod tests {
         assert!(!strays.is_moving(80, 5 + MOVING_NS));
     }
 
+    const MINUTE: Duration = Duration::from_secs(60);
+    const MINUTE_NS: u64 = 60_000_000_000;
+
     #[test]
     fn a_port_that_was_left_is_known_for_the_length_of_time_wait() {
         let mut strays = Strays::default();
         for port in 1..=1000 {
-            strays.note_left(port, true, 5);
+            strays.note_left(port, MINUTE, 5);
         }
-        assert!(strays.is_left(80, 4 + LEFT_NS) && !strays.is_left(80, 5 + LEFT_NS));
+        assert!(strays.is_left(80, 4 + MINUTE_NS) && !strays.is_left(80, 5 + MINUTE_NS));
         assert!(!strays.is_left(1001, 5) && !strays.is_moving(80, 5));
-        strays.note_left(80, true, 5 + LEFT_NS);
+        strays.note_left(80, MINUTE, 5 + MINUTE_NS);
         assert_eq!(strays.left.until.len(), 1);
     }
 
