@@ -172,6 +172,14 @@ static void from_datagrams(int family) {
     echoed(fd, 5);
     SAY(splice(fd, 0, ends[1], 0, 100, SPLICE_F_NONBLOCK));
     SAY(recv(fd, buf, sizeof buf, 0));
+    NOTE("a pipe with one page free, and more free bytes in the others");
+    int parts[2];
+    SAY(pipe(parts));
+    for (int i = 0; i < 15; i++) write(parts[1], buf, 3000);
+    echoed(fd, 9000);
+    SAY(splice(fd, 0, parts[1], 0, 1 << 20, 0));
+    SAY(recv(fd, buf, sizeof buf, 0));
+    close(parts[0]), close(parts[1]);
     close(ends[0]);
     echoed(fd, 5);
     SAY(splice(fd, 0, ends[1], 0, 100, 0));

@@ -137,7 +137,7 @@ impl Process {
         let mut buffer = vec![0; asked.len.min(CHUNK).min(room_of(pipe)?)];
         let bufs = &mut [IoSliceMut::new(&mut buffer)];
         let got = self.recvmsg(asked.from, bufs, &mut [], flags)?.len;
-        fill_whole(pipe, &buffer[..got], asked.flags)
+        fill_with_datagram(pipe, &buffer[..got], asked.flags)
     }
 
     /// Moves bytes from a pipe into a socket.
@@ -332,17 +332,23 @@ fn fill(pipe: Descriptor, bytes: &[u8]) -> Result<usize, Divert> {
     Ok(done)
 }
 
-/// Puts a datagram's bytes into a pipe that had room for them. If another writer has taken that
-/// since, waits for more, if that may be.
-fn fill_whole(pipe: Descriptor, bytes: &[u8], flags: u32) -> Result<usize, Divert> {
-    let mut done = fill(pipe, bytes)?;
-    while done < bytes.len() && !is_short(pipe, flags)? {
-        if looked(pipe, PollFlags::OUT, false)?.contains(PollFlags::ERR) {
-            break;
+/// Puts a datagram's bytes into a pipe as far as it has room, as the kernel does. If another writer
+/// has taken all of it since there was some, waits for more, if that may be.
+fn fill_with_datagram(pipe: Descriptor, bytes: &[u8], flags: u32) -> Result<usize, Divert> {
+    loop {
+        let done = fill(pipe, bytes)?;
+        if done > 0 || bytes.is_empty() {
+            return Ok(done);
         }
-        done += fill(pipe, &bytes[done..])?;
+        if is_short(pipe, flags)? {
+            return Err(Errno::EAGAIN.into());
+        }
+        match looked(pipe, PollFlags::OUT, false) {
+            // The datagram is in no queue any more.
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
-    Ok(done)
 }
 
 /// Takes the bytes that a pipe has now.
