@@ -1,5 +1,8 @@
 """Local ports of programs beside each other."""
 
+import json
+import os
+import signal
 import socket
 
 from harness import test
@@ -24,6 +27,16 @@ with socket.create_server((sys.argv[1], int(sys.argv[2])), backlog=128) as serve
 
 def line_of(started):
     return until(lambda: started.output() if "\n" in started.output() else "", 10, "its first line")
+
+
+def kill_keeper(world):
+    def keeper():
+        seen = json.loads(world.admin("status", "--json").output() or "[{}]")[0]
+        return seen.get("keeper_pid") if seen.get("standby_pid") else None
+
+    victim = until(keeper, 10, "there is a standby")
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: keeper() not in (None, victim), 10, "there is a successor")
 
 
 def serve(world):
@@ -53,6 +66,55 @@ def a_program_may_be_given_another_range(world):
     serve(world)
     ports = ports_of(world, 10, "--sysctl", "net.ipv4.ip_local_port_range=50000 50019")
     assert len(set(ports)) == 10 and all(50000 <= port <= 50019 for port in ports), ports
+
+
+# Connects again and again, and prints its port each time.
+AGAIN = """
+import socket, sys, time
+while True:
+    with socket.create_connection((sys.argv[1], 7900)) as sock:
+        print(sock.getsockname()[1], flush=True)
+    time.sleep(0.01)
+"""
+
+
+@test
+def a_range_that_is_changed_counts_for_programs_that_run(world):
+    serve(world)
+    running = world.stack("/usr/bin/python3", "-c", AGAIN, world.peer_address)
+    line_of(running)
+
+    def follows(first, last):
+        world.stack_ns.sysctl("net.ipv4.ip_local_port_range", f"{first} {last}")
+        is_there = lambda: first <= int(running.output().split()[-1]) <= last
+        until(is_there, 5, f"{first} to {last}")
+        # More than one block, and of two programs at a time.
+        ports = ports_of(world, 300)
+        assert len(set(ports)) == 300 and all(first <= port <= last for port in ports), ports
+
+    follows(20000, 20999)
+    follows(40000, 49999)
+    if world.mode != "kernel":
+        kill_keeper(world)
+    follows(30000, 30999)
+    follows(32768, 60999)
+    assert running.is_running(), running.tail()
+
+
+@test(modes=("inprocess",))
+def a_range_of_a_programs_own_stays_when_the_kernels_is_changed(world):
+    serve(world)
+    other = world.stack("/usr/bin/python3", "-c", AGAIN, world.peer_address)
+    line_of(other)
+    own = ("--sysctl", "net.ipv4.ip_local_port_range=50000 50999")
+    running = world.stack("/usr/bin/python3", "-c", AGAIN, world.peer_address, options=own)
+    line_of(running)
+    world.stack_ns.sysctl("net.ipv4.ip_local_port_range", "20000 20999")
+    until(lambda: int(other.output().split()[-1]) < 21000, 5, "the other follows")
+    line = len(running.output().split())
+    until(lambda: len(running.output().split()) > line + 5, 5, "it goes on")
+    ports = [int(word) for word in running.output().split()[:-1]]
+    assert all(50000 <= port <= 50999 for port in ports), ports
 
 
 LISTEN = """

@@ -8,7 +8,7 @@ use slipstack_channel::control::net::{FilterReceived, NetworkState};
 use slipstack_channel::control::{
     ChooserState, GroupSocket, Refusal, Reply, Request, TimeWaitEntry, text_file,
 };
-use slipstack_channel::{SocketError, Transport};
+use slipstack_channel::{PortRange, SocketError, Transport};
 use slipstack_engine::supervisor::Supervisor;
 use slipstack_engine::{Asked, NeighbourTable, PortAuthority, PortClaim, Renewed};
 use slipstack_keeper::Neighbours;
@@ -23,6 +23,16 @@ pub struct Keeper {
     pub link: Arc<KeeperClient>,
     /// The claim of the engine's lease, which goes when the engine does.
     pub _claim: Option<OwnedFd>,
+}
+
+impl Keeper {
+    /// The first and last place of a block of ports.
+    fn lease(&self, request: &Request) -> Option<(u16, u16)> {
+        match self.link.ask(request, &[]) {
+            Ok((Reply::Ports { first, last }, _)) => Some((first, last)),
+            _ => None,
+        }
+    }
 }
 
 impl Supervisor for Keeper {
@@ -51,10 +61,12 @@ impl Supervisor for Keeper {
 
 impl PortAuthority for Keeper {
     fn lease_ports(&self) -> Option<(u16, u16)> {
-        match self.link.ask(&Request::LeasePorts, &[]) {
-            Ok((Reply::Ports { first, last }, _)) => Some((first, last)),
-            _ => None,
-        }
+        self.lease(&Request::LeasePorts)
+    }
+
+    fn lease_ports_beyond(&self, range: PortRange) -> Option<(u16, u16)> {
+        let range = (range.first, range.last);
+        self.lease(&Request::LeasePortsBeyond { range })
     }
 
     /// Asks for the descriptors of the slot that the engine has.

@@ -32,7 +32,7 @@ pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitEntry};
 pub use viewer::{Viewer, of_another_user};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 25;
+pub const CONTROL_VERSION: u32 = 26;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -74,6 +74,10 @@ pub enum Request {
     },
     /// One more block of outgoing ports.
     LeasePorts,
+    /// A block of outgoing ports of this range, inclusive, that are not among those of the pool.
+    LeasePortsBeyond {
+        range: (u16, u16),
+    },
     ListenOn {
         protocol: Transport,
         address: IpAddr,
@@ -231,7 +235,7 @@ impl Request {
 pub enum Reply {
     Welcome(Box<Welcome>),
     Slot(Box<SlotLease>),
-    /// Places in the pool's keyed order, inclusive.
+    /// Places in the pool's keyed order, inclusive; beyond the pool each place is its port.
     Ports {
         first: u16,
         last: u16,

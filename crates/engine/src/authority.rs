@@ -8,6 +8,7 @@ use slipstack_channel::control::net::{FilterReceived, Inquiry, NetworkState};
 use slipstack_channel::control::{ChooserState, GroupSocket};
 use slipstack_channel::{SocketError, Transport};
 use slipstack_device::Device;
+use slipstack_stack::PortRange;
 
 /// An inquiry with the number by which the keeper knows it.
 #[derive(Clone, Debug)]
@@ -35,6 +36,12 @@ pub struct PortClaim {
 pub trait PortAuthority: Send {
     /// One more block of outgoing ports, inclusive.
     fn lease_ports(&self) -> Option<(u16, u16)>;
+
+    /// As [`PortAuthority::lease_ports`], of this range and beyond the pool.
+    fn lease_ports_beyond(&self, range: PortRange) -> Option<(u16, u16)> {
+        let _ = range;
+        None
+    }
 
     /// Requests the frames to this port.
     ///

@@ -44,6 +44,7 @@ impl Engine {
             self.stack.learn(self.env.now, learnt.clone());
         }
         self.set_filter(&network);
+        self.follow_local_ports(None, &network);
         self.publish(&network);
     }
 
@@ -51,6 +52,7 @@ impl Engine {
         let network = Arc::new(network);
         self.follow_interfaces(&network);
         self.set_filter(&network);
+        self.follow_local_ports(self.network().local_ports, &network);
         self.stack.set_network(now, network.clone());
         if let Some(learnt) = &network.learnt {
             self.stack.learn(now, learnt.clone());

@@ -3,8 +3,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::{SocketError, Transport};
-use slipstack_stack::{ConnId, Instant, PortHold, PortRange, SocketOptions, UdpId, UdpOptions};
+use slipstack_stack::{
+    ConnId, Instant, PortHold, PortRange, SocketOptions, Tunable, UdpId, UdpOptions,
+};
 
 use crate::authority::PortClaim;
 use crate::client::Bound;
@@ -34,6 +37,12 @@ impl Engine {
                     break;
                 }
                 result = self.stack.tcp_reserve_port(hold, port, reuse, range);
+            }
+            if result == Err(SocketError::AddrNotAvailable) {
+                // Claimed when it is used.
+                let mut ports = self.single_ports(range).into_iter();
+                let reserve = |port| self.stack.tcp_reserve_port(hold, port, reuse, range).ok();
+                result = ports.find_map(reserve).ok_or(SocketError::AddrNotAvailable);
             }
         }
         result
@@ -82,19 +91,30 @@ impl Engine {
     ) -> Result<ConnId, SocketError> {
         for port in self.single_ports(options.port_range) {
             let addr = SocketAddr::new(from, port);
+            if self.stack.tcp_is_held(port) || self.is_on_other_engine(addr, remote) {
+                continue;
+            }
             let claim = PortClaim {
                 addr,
                 link: options.link,
                 is_v6_only: false,
                 is_reuse_port: true,
             };
-            let Ok(is_announced) = self.announce(Transport::Tcp, &claim, false) else {
-                continue;
+            let is_announced = match self.announce(Transport::Tcp, &claim, false) {
+                Ok(is_announced) => is_announced,
+                Err(SocketError::AddrInUse) => continue,
+                Err(refusal) => return Err(refusal),
             };
+            // Answers might go to another engine that has claimed the port, too.
+            let interconnect = self.env.local.interconnect.as_ref();
+            let has_others = interconnect.is_some_and(|it| it.has_others(Transport::Tcp, port));
             let mut fx = Fx::new(&mut self.env, &mut *self.device);
-            let outcome = self
-                .stack
-                .tcp_connect(now, Some(addr), remote, options, &mut fx);
+            let outcome = match has_others {
+                true => Err(SocketError::FlowExists),
+                false => self
+                    .stack
+                    .tcp_connect(now, Some(addr), remote, options, &mut fx),
+            };
             if let Ok(conn) = outcome {
                 let bound = Bound {
                     addr,
@@ -233,14 +253,52 @@ impl Engine {
         if round + 1 < self.port_blocks.len() {
             self.port_blocks.rotate_left(1);
         } else {
-            let leased = self.ports.as_ref().and_then(|ports| ports.lease_ports());
-            let Some(block) = leased else { return false };
+            let Some(block) = self.lease_block() else {
+                return false;
+            };
             self.port_blocks.push(block);
         }
         if let Some(&(low, high)) = self.port_blocks.last() {
             self.stack.add_ephemeral(low, high);
         }
         true
+    }
+
+    /// Leases a block with ports of the stack's range, which may be another one than the pool.
+    fn lease_block(&self) -> Option<(u16, u16)> {
+        let ports = self.ports.as_ref()?;
+        let Some(pool) = self.stack.scatter().pool() else {
+            return ports.lease_ports();
+        };
+        let range = self.stack.config().ports;
+        let common = PortRange {
+            first: range.first.max(pool.first),
+            last: range.last.min(pool.last),
+        };
+        // The ports of a block of the pool lie all over it.
+        let is_likely = common.first <= common.last && common.count() * 4 >= pool.count();
+        let leased = is_likely.then(|| ports.lease_ports()).flatten();
+        if leased.is_some() || common == range {
+            return leased;
+        }
+        ports.lease_ports_beyond(range)
+    }
+
+    /// Chooses from the kernel's range of local ports from now on, unless the program or an
+    /// operator has chosen another one than the kernel's `before`, which is that of the pool at
+    /// first.
+    pub(crate) fn follow_local_ports(
+        &mut self,
+        before: Option<(u16, u16)>,
+        network: &NetworkState,
+    ) {
+        let before = before.map(|(first, last)| PortRange { first, last });
+        let followed = before.or(self.stack.scatter().pool());
+        let is_followed = followed == Some(self.stack.config().ports);
+        if let (true, Some((first, last))) = (is_followed, network.local_ports) {
+            self.stack.tune(Tunable::PortFirst, first.into());
+            self.stack.tune(Tunable::PortLast, last.into());
+        }
     }
 
     pub(crate) fn is_leased(&self, port: u16) -> bool {

@@ -301,7 +301,7 @@ impl Engine {
 
     /// Returns whether another engine has the connection that an attempt from this address would
     /// be.
-    fn is_on_other_engine(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+    pub(crate) fn is_on_other_engine(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let own = match local.ip().is_unspecified() {
             true => self.stack.find_source(remote.ip().to_canonical()),
             false => Some(local.ip()),

@@ -17,6 +17,7 @@ mod journal;
 mod kernel_flows;
 pub mod leases;
 mod limits;
+mod local_ports;
 pub mod log;
 mod maps;
 mod neighbours;

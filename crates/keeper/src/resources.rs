@@ -11,6 +11,7 @@ use slipstack_channel::control::{self, DeviceSummary, Switch};
 use slipstack_device::{Backend, Description, PortSettings, Slots, choose, find, iface};
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
+use slipstack_stack::Tunable;
 use tracing::error;
 
 use crate::device_state::DeviceState;
@@ -19,6 +20,7 @@ use crate::interfaces;
 use crate::journal::Journal;
 use crate::kernel_flows::KernelFlow;
 use crate::leases::{Leases, PortBlocks};
+use crate::local_ports::LocalPortsWatch;
 use crate::neighbours::Neighbours;
 use crate::network::Network;
 use crate::orphans;
@@ -131,6 +133,14 @@ impl Options {
         on.map(|(switch, _)| switch)
     }
 
+    /// Returns whether the kernel's range of local ports is not the stack's: an option names
+    /// another one, or the kernel has the same addresses.
+    fn has_own_ports(&self) -> bool {
+        let range = [Tunable::PortFirst, Tunable::PortLast].map(Tunable::name);
+        let mut named = self.tunables.iter().map(|(name, _)| name.as_str());
+        named.any(|name| range.contains(&name)) || self.network.share.is_some()
+    }
+
     /// The runtime directory these options lead to.
     pub fn directory(&self) -> Result<RuntimeDir, KeeperError> {
         let base = match &self.base {
@@ -175,6 +185,8 @@ pub struct Resources {
     pub listener: OwnedFd,
     /// Readable when this process is asked to end; the standby has its own.
     pub signals: OwnedFd,
+    /// `None`: the kernel's range of local ports is not the stack's.
+    pub local_ports: Option<LocalPortsWatch>,
     pub slots: Slots,
     pub network: Network,
     pub words: SlotWords,
@@ -254,13 +266,10 @@ impl Resources {
                 routers = autoconf::configure(&slots, &words, &mut network, dir.interface())?;
             }
         }
-        slots.steering().set_own(&network.state.addresses())?;
-        slots
-            .steering()
-            .set_forward(options.network.is_forwarding)?;
-        slots
-            .steering()
-            .set_share(options.network.share.is_some())?;
+        let steering = slots.steering();
+        steering.set_own(&network.state.addresses())?;
+        steering.set_forward(options.network.is_forwarding)?;
+        steering.set_share(options.network.share.is_some())?;
         slots.install_ingress_drop()?;
         let listener = control::listen(&dir.control_socket()).map_err(|error| KeeperError::Io {
             doing: "create the control socket",
@@ -292,6 +301,9 @@ impl Resources {
             regions: HashMap::new(),
             handovers: HashMap::new(),
             orphans: orphans::create().map_err(KeeperError::io("create shared memory"))?,
+            local_ports: (!options.has_own_ports())
+                .then(LocalPortsWatch::new)
+                .flatten(),
             options,
             dir,
             lock,

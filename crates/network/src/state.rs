@@ -49,6 +49,10 @@ pub struct NetworkState {
     /// Which ports the kernel keeps, if it has the stack's addresses too.
     #[serde(default)]
     pub share: Option<KernelShare>,
+    /// First and last local port of the kernel's range, if that has been another one since the
+    /// stack began.
+    #[serde(default)]
+    pub local_ports: Option<(u16, u16)>,
     /// The revision of the last change of the packet filter, whose rules are fetched separately; 0
     /// = there are none.
     #[serde(default)]
@@ -230,6 +234,7 @@ impl NetworkState {
             learnt: _,
             tunables: _,
             share: _,
+            local_ports: _,
             filter: _,
         } = self;
         *interfaces == other.interfaces

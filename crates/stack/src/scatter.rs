@@ -1,6 +1,8 @@
 //! A keyed permutation of local ports (RFC 6056 3.3.3): blocks are ranges of it, so that the ports
 //! of a block are spread over the whole pool, and one port of a program does not reveal its others.
 
+use crate::options::PortRange;
+
 /// Rounds of the permutation. It keeps ports from being guessed, not secrets.
 const ROUNDS: u64 = 6;
 
@@ -34,6 +36,13 @@ impl Scatter {
             len: pool.1.saturating_sub(pool.0).saturating_add(1),
             key: Some(mix(key[0] ^ mix(key[1]))),
         }
+    }
+
+    /// All ports that are permuted; `None`: none are.
+    pub fn pool(&self) -> Option<PortRange> {
+        let last = self.first.saturating_add(self.len - 1);
+        let first = self.first;
+        self.key.map(|_| PortRange { first, last })
     }
 
     /// The port at a place.

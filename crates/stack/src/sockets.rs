@@ -98,6 +98,11 @@ impl Stack {
             .reserve_port(hold, port, reuse, range, &mut cx!(self))
     }
 
+    /// Returns whether a socket holds this port without a connection, at any address.
+    pub fn tcp_is_held(&self, port: u16) -> bool {
+        self.tcp.is_held(port)
+    }
+
     /// Releases a port of [`Stack::tcp_reserve_port`].
     pub fn tcp_release_port(&mut self, hold: &PortHold, port: u16) {
         self.tcp.release_port(hold, port);

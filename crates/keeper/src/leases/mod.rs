@@ -178,6 +178,20 @@ impl Leases {
             .ok_or(LeaseError::NoPorts)
     }
 
+    /// Gives a block of ports of this range that are not in the pool.
+    pub fn lease_ports_beyond(
+        &mut self,
+        id: ClientId,
+        hint: u64,
+        range: (u16, u16),
+    ) -> Result<(u16, u16), LeaseError> {
+        let client = self.clients.find(id).ok_or(LeaseError::UnknownClient)?;
+        let slot = client.slot.ok_or(LeaseError::NoSlotLeased)?;
+        self.blocks
+            .lease_beyond(slot, hint, range, BLOCKS_PER_SLOT_MAX)
+            .ok_or(LeaseError::NoPorts)
+    }
+
     /// Number of blocks of outgoing ports that an engine begins with.
     pub fn first_blocks(&self) -> usize {
         let is_free = |state: &&SlotState| **state == SlotState::Free;

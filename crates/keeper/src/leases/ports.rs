@@ -4,8 +4,10 @@
 //! every answer finds its slot by one lookup of the local port. The pool is the system's
 //! `ip_local_port_range` at the keeper's start. Blocks are ranges in a keyed permutation of the
 //! pool ([`Scatter`]), so that their ports are spread over all of it and cannot be predicted from
-//! each other (RFC 6056 3.3.3).
+//! each other (RFC 6056 3.3.3). If the system's range changes later, engines lease blocks beyond
+//! the pool, too, which are made on demand and are not permuted.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,8 @@ const BLOCKS_MIN: u16 = 64;
 /// The first lease of an engine has so many blocks in a row at most: each block less makes ports
 /// easier to guess.
 const BLOCKS_FIRST_MAX: usize = 16;
+/// Most blocks beyond the pool: as many as all ports make.
+const BEYOND_MAX: usize = 256;
 
 /// Which slot owns which block.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,8 +32,18 @@ pub struct PortBlocks {
     key: [u64; 2],
     block_len: u16,
     owner: Vec<Option<u16>>,
+    /// Blocks of ports that are not in the pool, each by its first port.
+    #[serde(default)]
+    beyond: BTreeMap<u16, Beyond>,
     #[serde(skip)]
     order: OnceLock<Order>,
+}
+
+/// A block beyond the pool.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Beyond {
+    last: u16,
+    slot: u16,
 }
 
 /// The permutation, written down: a lease or an end concerns thousands of ports.
@@ -65,6 +79,7 @@ impl PortBlocks {
             key,
             block_len,
             owner: vec![None; blocks],
+            beyond: BTreeMap::new(),
             order: OnceLock::new(),
         }
     }
@@ -96,11 +111,7 @@ impl PortBlocks {
         blocks_max: usize,
     ) -> Option<(u16, u16)> {
         let blocks = self.owner.len();
-        let has = self
-            .owner
-            .iter()
-            .filter(|owner| **owner == Some(slot))
-            .count();
+        let has = self.blocks_of(slot);
         if has >= blocks_max || blocks == 0 {
             return None;
         }
@@ -123,9 +134,55 @@ impl PortBlocks {
         Some((first, self.range(index + run - 1).1))
     }
 
+    /// As [`PortBlocks::lease`], one block of the ports `range.0` to `range.1`, inclusive, none of
+    /// which is in the pool.
+    pub fn lease_beyond(
+        &mut self,
+        slot: u16,
+        hint: u64,
+        range: (u16, u16),
+        blocks_max: usize,
+    ) -> Option<(u16, u16)> {
+        let (first, last) = (range.0.max(1), range.1);
+        let is_full = self.beyond.len() >= BEYOND_MAX || self.blocks_of(slot) >= blocks_max;
+        if is_full || last < first {
+            return None;
+        }
+        let span = last - first;
+        let len = (span / BLOCKS_MIN).clamp(1, BLOCK_LEN);
+        let count = u64::from(span / len) + 1;
+        let start = hint % count;
+        let block = |step: u64| {
+            let low = first + ((start + step) % count) as u16 * len;
+            (low, low.saturating_add(len - 1).min(last))
+        };
+        let (low, high) = (0..count).map(block).find(|block| self.is_beyond(*block))?;
+        self.beyond.insert(low, Beyond { last: high, slot });
+        Some((low, high))
+    }
+
+    /// Returns whether none of these ports are in the pool or in another block.
+    fn is_beyond(&self, (low, high): (u16, u16)) -> bool {
+        let before = self.beyond.range(..=high).next_back();
+        (high < self.pool.0 || low > self.pool.1) && before.is_none_or(|(_, it)| it.last < low)
+    }
+
+    /// Number of blocks of `slot`.
+    fn blocks_of(&self, slot: u16) -> usize {
+        let owned = self.owner.iter().filter(|owner| **owner == Some(slot));
+        owned.count() + self.beyond_of(slot).count()
+    }
+
+    /// The first and last port of the blocks that `slot` has beyond the pool.
+    fn beyond_of(&self, slot: u16) -> impl Iterator<Item = (u16, u16)> + '_ {
+        let owned = self.beyond.iter().filter(move |(_, it)| it.slot == slot);
+        owned.map(|(first, it)| (*first, it.last))
+    }
+
     /// Frees all blocks of `slot` and returns their ports.
     pub fn release(&mut self, slot: u16) -> Vec<u16> {
         let freed = self.of(slot);
+        self.beyond.retain(|_, it| it.slot != slot);
         for owner in self.owner.iter_mut().filter(|owner| **owner == Some(slot)) {
             *owner = None;
         }
@@ -134,7 +191,11 @@ impl PortBlocks {
 
     /// The slot that owns the block of `port`.
     pub fn find_owner(&self, port: u16) -> Option<u16> {
-        let at = port.checked_sub(self.pool.0)?;
+        if !(self.pool.0..=self.pool.1).contains(&port) {
+            let (_, found) = self.beyond.range(..=port).next_back()?;
+            return (port <= found.last).then_some(found.slot);
+        }
+        let at = port - self.pool.0;
         let place = self.order().places.get(usize::from(at))?;
         let index = usize::from((place - self.pool.0) / self.block_len);
         *self.owner.get(index)?
@@ -143,14 +204,18 @@ impl PortBlocks {
     /// Number of ports leased to `slot`.
     pub fn count_of(&self, slot: u16) -> usize {
         let owned = self.owner.iter().filter(|owner| **owner == Some(slot));
-        owned.count() * usize::from(self.block_len)
+        let beyond = self.beyond_of(slot);
+        let beyond: usize = beyond.map(|(low, high)| usize::from(high - low) + 1).sum();
+        owned.count() * usize::from(self.block_len) + beyond
     }
 
     fn of(&self, slot: u16) -> Vec<u16> {
         let owned = self.owner.iter().enumerate();
         let owned = owned.filter(|(_, owner)| **owner == Some(slot));
         owned
-            .flat_map(|(index, _)| self.ports(self.range(index)))
+            .map(|(index, _)| self.range(index))
+            .chain(self.beyond_of(slot))
+            .flat_map(|places| self.ports(places))
             .collect()
     }
 
@@ -158,11 +223,10 @@ impl PortBlocks {
     pub fn ports(&self, (first, last): (u16, u16)) -> Vec<u16> {
         let ports = &self.order().ports;
         let port = |place: u16| {
-            ports
-                .get(usize::from(place.checked_sub(self.pool.0)?))
-                .copied()
+            let at = place.checked_sub(self.pool.0).map(usize::from);
+            at.and_then(|at| ports.get(at)).copied().unwrap_or(place)
         };
-        (first..=last).filter_map(port).collect()
+        (first..=last).map(port).collect()
     }
 
     fn range(&self, index: usize) -> (u16, u16) {
@@ -181,6 +245,10 @@ impl PortBlocks {
                 .iter()
                 .flatten()
                 .all(|slot| usize::from(*slot) < slots)
+            && self
+                .beyond
+                .iter()
+                .all(|(first, it)| *first <= it.last && usize::from(it.slot) < slots)
     }
 }
 
@@ -264,6 +332,39 @@ mod tests {
         blocks.owner[50] = None;
         assert_eq!(blocks.first_lease(15), 1);
         assert_eq!(blocks.lease(3, 7, wanted, 64).map(len), Some(BLOCK_LEN));
+    }
+
+    #[test]
+    fn blocks_beyond_the_pool_are_leased_once_and_have_none_of_its_ports() {
+        for range in [(20_000, 20_099), (1, u16::MAX), (61_000, 61_000)] {
+            let mut blocks = blocks();
+            let mut seen = Vec::new();
+            let mut hint = 7;
+            while let Some(places) = blocks.lease_beyond(1, hint, range, usize::MAX) {
+                seen.extend(blocks.ports(places));
+                hint += 5;
+            }
+            let is_meant = |port: &u16| {
+                let is_in_pool = (POOL_DEFAULT.0..=POOL_DEFAULT.1).contains(port);
+                (range.0..=range.1).contains(port) && !is_in_pool
+            };
+            assert!(seen.iter().all(is_meant));
+            assert!(seen.iter().all(|port| blocks.find_owner(*port) == Some(1)));
+            assert_eq!(blocks.count_of(1), seen.len());
+            let missing = (range.0..=range.1).filter(is_meant).count() - seen.len();
+            assert!(missing <= 2 * usize::from(BLOCK_LEN), "{range:?}");
+            assert!(blocks.is_sound(2));
+            assert_eq!(blocks.lease_beyond(2, 3, range, 64), None);
+            let mut freed = blocks.release(1);
+            freed.sort_unstable();
+            seen.sort_unstable();
+            assert_eq!(freed, seen);
+            assert_eq!(blocks.find_owner(range.0), None);
+        }
+        let mut blocks = blocks();
+        assert_eq!(blocks.lease_beyond(1, 0, (40_000, 50_000), 64), None);
+        assert_eq!(blocks.lease_beyond(1, 0, (5000, 4000), 64), None);
+        assert_eq!(blocks.lease_beyond(1, 0, (20_000, 20_999), 0), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod exhaustion;
 mod inquiries;
 mod left_behind;
 mod lent;
+mod local_ports;
 mod mechanisms;
 mod passing;
 mod pending_inquiries;
@@ -267,6 +268,7 @@ impl Server {
             self.resources.save_tables();
         }
         self.follow_link(now);
+        self.follow_local_ports(now);
         self.follow_routers(now);
         self.resources.save();
     }

@@ -13,7 +13,6 @@ use tracing::{info, warn};
 use crate::directory;
 use crate::leases::{Bound, ClientId, LeaseError, ListenRefused, PortSpan, Route, both_protocols};
 use crate::port_bits::PortBits;
-use crate::random::random_u64;
 use crate::steer::{self, OwnedFlow};
 
 use super::Server;
@@ -77,7 +76,8 @@ impl Server {
     ) -> Answer {
         match request {
             Request::LeaseSlot { thread } => self.on_lease_slot(client, thread),
-            Request::LeasePorts => self.on_lease_ports(client),
+            Request::LeasePorts => self.on_lease_ports(client, None),
+            Request::LeasePortsBeyond { range } => self.on_lease_ports(client, Some(range)),
             Request::ListenOn {
                 protocol,
                 address,
@@ -201,31 +201,13 @@ impl Server {
 
     /// Ports, steering and descriptors for a slot that was just leased.
     fn prepare_slot(&mut self, client: ClientId, slot: u16) -> Answer {
+        self.follow_local_ports(now_ns());
         self.publish_engines();
         let ports = self.lease_blocks(client, self.resources.state.leases.first_blocks())?;
         self.steer_ports(&self.claimed(client));
         let _ = self.resources.slots.steering().set_alive(slot, true);
         self.done()?;
         self.pass_slot(slot, ports, true)
-    }
-
-    fn on_lease_ports(&mut self, client: ClientId) -> Answer {
-        let (first, last) = self.lease_blocks(client, 1)?;
-        self.done()?;
-        Ok((Reply::Ports { first, last }, Vec::new()))
-    }
-
-    fn lease_blocks(
-        &mut self,
-        client: ClientId,
-        wanted: usize,
-    ) -> Result<(u16, u16), (Refusal, String)> {
-        let leases = &mut self.resources.state.leases;
-        let leased = leases.lease_ports(client, random_u64(), wanted);
-        let places = leased.map_err(|error| self.explain(&error))?;
-        let ports = self.resources.state.leases.blocks().ports(places);
-        self.steer_ports(&both_protocols(&ports).collect::<Vec<_>>());
-        Ok(places)
     }
 
     fn on_listen(
@@ -551,7 +533,7 @@ impl Server {
     }
 
     /// A refusal in words.
-    fn explain(&self, error: &LeaseError) -> (Refusal, String) {
+    pub(super) fn explain(&self, error: &LeaseError) -> (Refusal, String) {
         let leases = &self.resources.state.leases;
         let name = |id: ClientId| {
             leases.clients.find(id).map_or_else(

@@ -18,6 +18,7 @@ const STRAY_NS: u64 = 5_000_000;
 pub(super) struct Ready {
     pub(super) listener: bool,
     pub(super) links: bool,
+    pub(super) local_ports: bool,
     pub(super) standby_died: bool,
     pub(super) asked_to_end: bool,
     pub(super) connections: Vec<u64>,
@@ -28,6 +29,7 @@ pub(super) struct Ready {
 enum Source {
     Listener,
     Links,
+    LocalPorts,
     Signals,
     Standby,
     Net,
@@ -66,6 +68,9 @@ impl Server {
             self.links.as_ref().inspect(|links| links.clear());
             self.follow_link(now);
         }
+        if ready.local_ports {
+            self.follow_local_ports(now);
+        }
         for token in &ready.connections {
             self.serve_connection(*token, now);
         }
@@ -85,6 +90,10 @@ impl Server {
         if let Some(links) = &self.links {
             sources.push(Source::Links);
             fds.push(PollFd::new(links, PollFlags::IN));
+        }
+        if let Some(watch) = &self.resources.local_ports {
+            sources.push(Source::LocalPorts);
+            fds.push(PollFd::new(watch, PollFlags::IN));
         }
         let device = Descriptor::new(self.net.poll_fd());
         if let Some(device) = &device {
@@ -121,6 +130,7 @@ impl Server {
             match source {
                 Source::Listener => ready.listener = true,
                 Source::Links => ready.links = true,
+                Source::LocalPorts => ready.local_ports = true,
                 Source::Signals => ready.asked_to_end = true,
                 Source::Standby => ready.standby_died = true,
                 Source::Net => {}

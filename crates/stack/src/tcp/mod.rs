@@ -205,6 +205,11 @@ impl Tcp {
         }
     }
 
+    /// Returns whether a socket holds this port without a connection, at any address.
+    pub fn is_held(&self, port: u16) -> bool {
+        self.ports.is_held(port)
+    }
+
     pub fn set_ephemeral(&mut self, lo: u16, hi: u16) {
         self.ports.set_range(lo, hi);
     }
