@@ -197,3 +197,33 @@ def every_user_reads_what_is_theirs_and_changes_nothing(world):
         refused = ask(*words.split())
         assert refused.child.returncode == 1, (words, refused.tail())
         assert "Operation not permitted" in refused.errors(), (words, refused.tail())
+
+
+# Has 300 connections to the peer.
+MANY = """
+import signal, socket, sys
+kept = [socket.create_connection((sys.argv[1], 7900)) for _ in range(300)]
+print("connected", flush=True)
+signal.pause()
+"""
+SERVE = """
+import socket, sys
+with socket.create_server((sys.argv[1], 7900), backlog=512) as server:
+    kept = []
+    while True:
+        kept.append(server.accept())
+"""
+
+
+@test(modes=("inprocess", "instance"))
+def status_and_why_tell_how_many_sockets_a_program_has(world):
+    world.peer("/usr/bin/python3", "-c", SERVE, world.peer_address)
+    world.wait_port(7900, address=world.peer_address)
+    program = world.stack("/usr/bin/python3", "-c", MANY, world.peer_address)
+    until(lambda: "connected" in program.output(), 20, "its connections")
+    text = world.admin("status").finish()
+    line = next(line for line in text.splitlines() if line.split()[:1] == [str(program.pid)])
+    assert line.split()[-1] == "300", text
+    assert f"(64 of the 300 sockets of {program.pid} are shown)" in text, text
+    text = world.admin("why", program.pid).finish()
+    assert f"(256 of the 300 sockets of {program.pid} are shown)" in text, text

@@ -7,13 +7,15 @@ use std::os::unix::fs::MetadataExt;
 use slipstack_channel::control::{DeviceSummary, ProgramReport, WhyReport};
 use slipstack_channel::report::ReportTable;
 
+/// Sockets that are listed at most.
+const SOCKETS_MAX: usize = 1024;
 /// Name that `Region` gives the table.
 const TABLE: &str = "/memfd:slipstack-report";
 
 /// Returns the program's own report, without its interface; `None` if there is none or it may not
 /// be read.
 pub fn describe(pid: u32) -> Option<WhyReport> {
-    let sockets = find_table(pid)?.sockets();
+    let (sockets, sockets_count) = find_table(pid)?.sockets(SOCKETS_MAX);
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(WhyReport {
         program: ProgramReport {
@@ -23,6 +25,7 @@ pub fn describe(pid: u32) -> Option<WhyReport> {
             slot: None,
             instance: None,
             sockets,
+            sockets_count,
             is_concealed: false,
         },
         interface: String::new(),

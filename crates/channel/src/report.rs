@@ -25,9 +25,6 @@ pub const REPORT_BYTES: usize = ROWS_AT + ROWS * ROW_BYTES;
 /// [`SocketReport::place`] of a socket of the kernel.
 pub const ON_KERNEL: &str = "kernel";
 
-/// Rows that one look gives at most.
-const ROWS_MAX: usize = 1024;
-
 coded! {
     /// Place of a socket.
     Place {
@@ -211,13 +208,14 @@ impl ReportTable {
         rows.collect()
     }
 
-    /// The first of all sockets, as `why` shows them.
-    pub fn sockets(&self) -> Vec<SocketReport> {
-        (0..ROWS as i32)
-            .filter_map(|fd| Some((fd, self.read(fd)?)))
-            .take(ROWS_MAX)
+    /// The first `max` sockets, as `why` shows them, and the number of all.
+    pub fn sockets(&self, max: usize) -> (Vec<SocketReport>, usize) {
+        let rows = self.rows();
+        let shown = rows
+            .iter()
+            .take(max)
             .map(|(fd, row)| SocketReport {
-                fd: Some(fd),
+                fd: Some(*fd),
                 place: match row.place {
                     Place::Undecided => "undecided",
                     Place::Stack => "stack",
@@ -230,7 +228,8 @@ impl ReportTable {
                 remote: row.remote,
                 why: row.why.sentence().to_owned(),
             })
-            .collect()
+            .collect();
+        (shown, rows.len())
     }
 }
 
@@ -273,7 +272,8 @@ mod tests {
         table.write(7, row);
         let other = ReportTable::open(table.fd().try_clone_to_owned().unwrap()).unwrap();
         assert_eq!(other.read(7), Some(row));
-        assert_eq!(other.sockets().len(), 1);
+        assert_eq!(other.sockets(64).0.len(), 1);
+        assert_eq!(other.sockets(0), (Vec::new(), 1));
         table.clear(7);
         assert_eq!(other.read(7), None);
     }

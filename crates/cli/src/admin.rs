@@ -238,7 +238,7 @@ fn programs(report: &StatusReport) -> String {
             stack,
             match program.is_concealed {
                 true => "–".into(),
-                false => program.sockets.len().to_string(),
+                false => count_of(program).to_string(),
             },
         ]
     });
@@ -257,10 +257,24 @@ fn sockets(report: &StatusReport) -> String {
             row
         })
     });
-    filled(
+    let mut text = filled(
         &["pid", "fd", "type", "place", "local", "remote"],
         &rows.collect::<Vec<_>>(),
-    )
+    );
+    text.extend(all_programs(report).filter_map(cut_line));
+    text
+}
+
+/// Number of a program's sockets. A keeper of an older version does not tell it.
+fn count_of(program: &ProgramReport) -> usize {
+    program.sockets_count.max(program.sockets.len())
+}
+
+/// Returns a line about the sockets of a program that are not listed, if there are any.
+fn cut_line(program: &ProgramReport) -> Option<String> {
+    let (shown, count) = (program.sockets.len(), count_of(program));
+    let pid = program.pid;
+    (shown < count).then(|| format!("({shown} of the {count} sockets of {pid} are shown)\n"))
 }
 
 fn ports(report: &StatusReport) -> String {
@@ -329,6 +343,7 @@ fn why_text(report: &WhyReport) -> String {
             &["fd", "type", "place", "local", "remote", "why"],
             &rows,
         ));
+        text.extend(cut_line(program));
     }
     text
 }
@@ -357,6 +372,7 @@ mod tests {
             slot: Some(1),
             instance: None,
             sockets: vec![socket()],
+            sockets_count: 1,
             is_concealed: false,
         };
         let addresses = vec![("10.0.0.5".parse().unwrap(), 24)];
@@ -375,6 +391,37 @@ mod tests {
             text.contains("5   tcp   both   0.0.0.0:80  –       wildcard address"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn status_tells_how_many_sockets_there_are_beside_those_that_are_listed() {
+        let program = |count| ProgramReport {
+            pid: 7,
+            uid: 0,
+            program: "nginx".into(),
+            slot: Some(1),
+            instance: None,
+            sockets: vec![socket(); 2],
+            sockets_count: count,
+            is_concealed: false,
+        };
+        let text_of = |count| {
+            status_text(&StatusReport {
+                programs: vec![program(count)],
+                ..StatusReport::default()
+            })
+        };
+        let text = text_of(70);
+        assert!(text.contains("nginx    engine 1  70"), "{text}");
+        assert!(
+            text.contains("(2 of the 70 sockets of 7 are shown)\n"),
+            "{text}"
+        );
+        for count in [0, 2] {
+            let text = text_of(count);
+            assert!(text.contains("nginx    engine 1  2"), "{text}");
+            assert!(!text.contains("are shown"), "{text}");
+        }
     }
 
     #[test]

@@ -72,12 +72,10 @@ impl Session {
 
     fn describe(&self, instance: &str, sockets_max: usize) -> Option<ProgramReport> {
         let program = self.program.as_ref()?;
-        let mut sockets = self
-            .report
-            .as_ref()
-            .map(ReportTable::sockets)
+        let report = self.report.as_ref();
+        let (sockets, sockets_count) = report
+            .map(|report| report.sockets(sockets_max))
             .unwrap_or_default();
-        sockets.truncate(sockets_max);
         Some(ProgramReport {
             pid: program.pid,
             uid: program.uid,
@@ -85,6 +83,7 @@ impl Session {
             slot: None,
             instance: Some(instance.to_owned()),
             sockets,
+            sockets_count,
             is_concealed: false,
         })
     }

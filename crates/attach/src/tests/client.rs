@@ -144,6 +144,7 @@ fn an_instance_tells_which_ports_its_programs_have() {
         slot: None,
         instance: Some("t".to_owned()),
         sockets,
+        sockets_count: 4,
         is_concealed: false,
     };
     let report = StatusReport {

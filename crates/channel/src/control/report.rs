@@ -132,6 +132,9 @@ pub struct ProgramReport {
     /// Instance it is attached to.
     pub instance: Option<String>,
     pub sockets: Vec<SocketReport>,
+    /// Number of sockets, of which those above may be the first ones only.
+    #[serde(default)]
+    pub sockets_count: usize,
     /// The sockets are left out: the program belongs to another user than the one who asks.
     #[serde(default)]
     pub is_concealed: bool,
@@ -145,6 +148,7 @@ impl ProgramReport {
             true => self,
             false => ProgramReport {
                 sockets: Vec::new(),
+                sockets_count: 0,
                 is_concealed: true,
                 ..self
             },
@@ -215,6 +219,7 @@ mod tests {
             slot: Some(1),
             instance: None,
             sockets: vec![socket; 64],
+            sockets_count: 64,
             is_concealed: false,
         };
         let short = StatusReport {

@@ -17,7 +17,7 @@ use crate::process::{cores_of, thread_name, thread_of};
 use super::clients::{Answer, refuse};
 use super::{Server, mechanisms};
 
-/// Sockets of one program and ports that are listed.
+/// Sockets of one program and ports that are listed. The number of its sockets is told as well.
 const SOCKETS_MAX: usize = 64;
 const PORTS_MAX: usize = 256;
 const PROGRAMS_MAX: usize = 128;
@@ -110,26 +110,27 @@ impl Server {
     }
 
     fn program(&self, id: ClientId, client: &Client, sockets_max: usize) -> ProgramReport {
+        let (sockets, sockets_count) = self.sockets(id, client, sockets_max);
         ProgramReport {
             pid: client.process.pid,
             uid: client.uid,
             program: client.program.clone(),
             slot: client.slot,
             instance: client.instance.clone(),
-            sockets: self.sockets(id, client, sockets_max),
+            sockets,
+            sockets_count,
             is_concealed: false,
         }
     }
 
-    /// Returns the program's report on its sockets; without one, those of its flow directory.
-    fn sockets(&self, id: ClientId, client: &Client, max: usize) -> Vec<SocketReport> {
+    /// Returns the first `max` of the program's report on its sockets, and the number of all;
+    /// without a report, of its flow directory.
+    fn sockets(&self, id: ClientId, client: &Client, max: usize) -> (Vec<SocketReport>, usize) {
         if let Some(report) = self.reports.get(&id) {
-            let mut sockets = report.sockets();
-            sockets.truncate(max);
-            return sockets;
+            return report.sockets(max);
         }
         if self.is_reported_by_another(client.process) {
-            return Vec::new();
+            return (Vec::new(), 0);
         }
         let listening = self
             .resources
@@ -156,7 +157,10 @@ impl Server {
                 remote: Some(flow.remote),
                 why: "connected".to_owned(),
             });
-        listening.chain(connected).take(max).collect()
+        let mut sockets: Vec<SocketReport> = listening.chain(connected).collect();
+        let count = sockets.len();
+        sockets.truncate(max);
+        (sockets, count)
     }
 
     /// Returns whether the process has several engines, the first of which reports all its sockets.
