@@ -199,9 +199,7 @@ impl Host {
         let mut passages = Vec::new();
         while let Some(message) = self.post.pop(now) {
             match message {
-                Message::Connection(_) | Message::Copy(_) | Message::HalfOpen(..) => {
-                    passages.push(message);
-                }
+                Message::Connection(_) | Message::HalfOpen(..) => passages.push(message),
                 Message::Frame {
                     frame,
                     meta,
@@ -444,7 +442,7 @@ impl Effects for HostEffects {
     fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
         let message = match &mut self.place {
             None => None,
-            Some(Participant::Engine(engine)) => engine.stray(ip, segment),
+            Some(Participant::Engine(engine)) => engine.stray(ip, segment).map(Some),
             Some(Participant::Keeper(keeper)) => keeper.stray(ip, segment),
         };
         let Some(message) = message else {

@@ -15,9 +15,6 @@ use slipstack_wire::tcp_options::TcpOptions;
 
 type Flow = (SocketAddr, SocketAddr);
 
-/// Window that a rebuilt connection uses until its peer announces one.
-const ASSUMED_WINDOW: u64 = 65_535;
-
 /// One side of a connection. Positions count from its SYN, which has 0.
 #[derive(Clone, Copy, Debug)]
 struct Side {
@@ -79,14 +76,6 @@ impl Watch {
     pub fn on_death(&mut self, local: SocketAddr, remote: SocketAddr) {
         if let Some(side) = self.sides.get_mut(&(local, remote)) {
             side.is_dead = true;
-        }
-    }
-
-    /// Notes that this side is rebuilt without the peer's window, and assumes one from the byte
-    /// after those acknowledged.
-    pub fn on_rebuilt(&mut self, local: SocketAddr, remote: SocketAddr, acked: u64) {
-        if let Some(peer) = self.sides.get_mut(&(remote, local)) {
-            peer.edge = peer.edge.max(1 + acked + ASSUMED_WINDOW);
         }
     }
 

@@ -1,7 +1,6 @@
 //! Hosts, their programs, the link between them, and time.
 
 mod delayed;
-mod giving;
 mod leaving;
 mod machines;
 mod moving;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_sim::host::{Departure, Host};
-use slipstack_sim::machine::{Giving, Participant};
+use slipstack_sim::machine::Participant;
 use slipstack_sim::network::Network;
 use slipstack_sim::program::Task;
 use slipstack_sim::world::{Ending, Way};
@@ -405,42 +405,4 @@ fn the_audit_finds_a_forgotten_time_wait() {
     world.run_for(2 * MS).unwrap();
     world.network.set_cut(false);
     says(world.run_for(5 * SECOND), "the peer of a TIME-WAIT");
-}
-
-/// A connection without traffic is in a message when both processes are killed.
-#[test]
-fn a_silent_peer_is_told_if_the_giver_still_has_the_entry() {
-    for has_entry in [true, false] {
-        let mut world = world();
-        let (client, mut server) = (Task::new((1, 1), (2, 1)), Task::new((2, 1), (1, 1)));
-        let client = Task {
-            ends_last: true,
-            may_die: true,
-            ..client
-        };
-        server.ends_last = true;
-        let options = SocketOptions::default();
-        let ends = ((0, CLIENT, client), (KEEPER, PORT, server));
-        world.connect(ends.0, ends.1, &options).unwrap();
-        world.run_for(100 * MS).unwrap();
-        let place = world.connections_of(0)[0];
-        let other = ENGINES.into_iter().find(|of| *of != place.0).unwrap();
-        let taker = world.begin_journey(place, other, Giving::Carried);
-        assert_eq!(taker, Some(other));
-        world.detach_journey(0).unwrap();
-        world.post_journey(0).unwrap();
-        if !has_entry {
-            world.machines[0].journey.as_mut().unwrap().entry = None;
-        }
-        for victim in [place.0, other] {
-            world.end_engine(victim, Ending::Crash, MS).unwrap();
-        }
-        world.run_for(SECOND).unwrap();
-        let (local, remote) = client_ends(&world);
-        let outcome = world.check_knows_of_end(local, remote);
-        match has_entry {
-            true => outcome.unwrap(),
-            false => says(outcome, "has not heard"),
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use slipstack_stack::{ConnectionImage, HalfOpenImage, Instant, RxMeta};
+use slipstack_stack::{HalfOpenImage, Instant, RxMeta};
 
 use crate::moving_connection::MovingConnection;
 
@@ -19,8 +19,6 @@ pub enum Message {
         origin: Option<u16>,
     },
     Connection(Box<MovingConnection>),
-    /// Second copy of a connection: its sender was killed.
-    Copy(Box<ConnectionImage>),
     /// A handshake that is under way, and how many engines had no listener for it.
     HalfOpen(Box<HalfOpenImage>, u8),
 }
@@ -56,7 +54,6 @@ pub struct Inbox {
     queue: VecDeque<(Instant, Message)>,
     frames: usize,
     connections: usize,
-    half_open: usize,
     pub tally: Tally,
 }
 
@@ -72,7 +69,6 @@ impl Inbox {
             self.frames += 1;
         }
         self.connections += usize::from(matches!(message, Message::Connection(_)));
-        self.half_open += usize::from(matches!(message, Message::HalfOpen(..)));
         let last = self.queue.back().map_or(at, |(at, _)| *at);
         self.queue.push_back((at.max(last), message));
     }
@@ -86,8 +82,7 @@ impl Inbox {
                 self.tally.taken += 1;
             }
             Message::Connection(_) => self.connections -= 1,
-            Message::HalfOpen(..) => self.half_open -= 1,
-            Message::Copy(_) => {}
+            Message::HalfOpen(..) => {}
         }
         Some(message)
     }
@@ -107,7 +102,7 @@ impl Inbox {
 
     /// Handshakes likewise.
     pub fn half_open(&self) -> usize {
-        self.half_open
+        self.queue.len() - self.frames - self.connections
     }
 
     pub fn balance(&self) -> Result<(), String> {
@@ -132,7 +127,7 @@ mod tests {
         frames
             .filter_map(|message| match message {
                 Message::Frame { frame, .. } => frame.first().copied(),
-                Message::Connection(_) | Message::Copy(_) | Message::HalfOpen(..) => None,
+                Message::Connection(_) | Message::HalfOpen(..) => None,
             })
             .collect()
     }

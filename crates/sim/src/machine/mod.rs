@@ -8,7 +8,6 @@
 
 mod flow;
 mod inbox;
-mod journey;
 mod keeper;
 mod place;
 mod search;
@@ -20,7 +19,6 @@ use slipstack_stack::{ConnId, TimeWaitImage};
 
 pub use flow::{Flow, KEEPER};
 pub use inbox::{Inbox, Message};
-pub use journey::{Giving, Journey, Whereabouts};
 pub use keeper::{FrameSource, Keeper};
 pub use place::{Engine, Participant};
 pub use steering::Steering;
@@ -52,8 +50,6 @@ pub struct Machine {
     /// TIME-WAIT entries that the keeper has continued.
     pub former: u64,
     pub half_open: HalfOpens,
-    /// The connection that an engine is giving to another, step by step.
-    pub journey: Option<Journey>,
 }
 
 /// Outcomes of handshakes that left an engine.
@@ -80,7 +76,6 @@ impl Machine {
             adopted: 0,
             former: 0,
             half_open: HalfOpens::default(),
-            journey: None,
         }
     }
 
@@ -129,8 +124,7 @@ impl Machine {
             return Err(format!("{all} frames were passed on, {posted} posted"));
         }
         let coming: usize = ours().map(|host| host.post.connections()).sum();
-        let is_between = self.journey.as_ref().is_some_and(Journey::is_between);
-        let coming = coming + self.handovers.len() + usize::from(is_between);
+        let coming = coming + self.handovers.len();
         if self.detached != self.adopted + coming as u64 {
             return Err(format!(
                 "{} connections left their engines, {} came to others, {coming} are on their way",

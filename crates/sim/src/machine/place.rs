@@ -1,11 +1,11 @@
 //! A stack's place in a machine: an engine's or the keeper's.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use slipstack_stack::{Ends, Instant, IpMeta, RxMeta, stray_frame};
 
-use super::flow::{FLAGS_AT, Flow, KEEPER, STRAY_BYTES_MAX};
+use super::flow::{FLAGS_AT, KEEPER, STRAY_BYTES_MAX};
 use super::inbox::Message;
 use super::keeper::Keeper;
 
@@ -31,8 +31,6 @@ pub struct Engine {
     pub now: Instant,
     /// Time at which ports last changed hands.
     pub moved_at: Option<Instant>,
-    /// Connections that have left for other processes, and the slots that have them by now.
-    pub departed: BTreeMap<Flow, Option<u16>>,
 }
 
 impl Engine {
@@ -43,24 +41,11 @@ impl Engine {
             neighbours: HashMap::new(),
             now: Instant::ZERO,
             moved_at: None,
-            departed: BTreeMap::new(),
         }
     }
 
-    /// As `slipstack_engine` does it: to the keeper, but late resets only while flows move. Those
-    /// of a connection that has departed go to its new slot; before it has one, they are lost.
-    /// `None`: the segment is dropped as one of nobody.
-    pub fn stray(&self, ip: &IpMeta, segment: &[u8]) -> Option<Option<(u16, Message)>> {
-        let flow = Flow::of_segment(ip, segment);
-        if let Some(slot) = flow.and_then(|flow| self.departed.get(&flow)) {
-            let frame = stray_frame(ip, segment, Ends::new([0; 6], self.mac), STRAY_BYTES_MAX)?;
-            let message = Message::Frame {
-                frame,
-                meta: RxMeta::LOCAL,
-                origin: None,
-            };
-            return Some(slot.map(|slot| (slot, message)));
-        }
+    /// As `slipstack_engine` does it: to the keeper, but late resets only while flows move.
+    pub fn stray(&self, ip: &IpMeta, segment: &[u8]) -> Option<(u16, Message)> {
         let is_rst = segment.get(FLAGS_AT).is_some_and(|flags| flags & RST != 0);
         let is_moving = self
             .moved_at
@@ -74,6 +59,6 @@ impl Engine {
             meta: RxMeta::LOCAL,
             origin: Some(self.slot),
         };
-        Some(Some((KEEPER, message)))
+        Some((KEEPER, message))
     }
 }

@@ -39,12 +39,7 @@ impl World {
         ended.map_err(|why| self.failure(format!("host {engine}: {why}")))
     }
 
-    pub(super) fn send_half_open(
-        &mut self,
-        (number, from): (usize, usize),
-        image: &HalfOpenImage,
-        hops: u8,
-    ) {
+    fn send_half_open(&mut self, (number, from): (usize, usize), image: &HalfOpenImage, hops: u8) {
         let to = image
             .endpoints()
             .and_then(|ends| self.find_taker(number, ends))
@@ -59,7 +54,7 @@ impl World {
     }
 
     /// Returns the stack that gets new connections between these ends.
-    pub(super) fn find_taker(
+    fn find_taker(
         &mut self,
         number: usize,
         (local, remote): (SocketAddr, SocketAddr),

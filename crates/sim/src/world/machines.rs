@@ -149,7 +149,6 @@ impl World {
         for message in self.hosts[index].take_post(now) {
             match message {
                 Message::Connection(moving) => self.take_in(index, *moving)?,
-                Message::Copy(image) => self.take_copy(index, &image)?,
                 Message::HalfOpen(image, hops) => self.take_half_open(index, &image, hops),
                 Message::Frame { .. } => {}
             }

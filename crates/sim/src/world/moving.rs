@@ -67,7 +67,7 @@ impl World {
     }
 
     /// Takes a connection out of its engine, with its program and rings.
-    pub(super) fn detach(
+    fn detach(
         &mut self,
         place: (usize, ConnId),
         drops_ranges: bool,
@@ -125,7 +125,6 @@ impl World {
         self.flows.insert(ends, (index, conn));
         self.programs.insert((index, conn), program);
         self.schedule.wake(index, conn);
-        self.hosts[index].turn_at.get_or_insert(now);
         self.note_flow(index, conn, ends);
         if let Some(number) = self.machine_of(index) {
             self.machines[number].adopted += 1;
@@ -143,7 +142,6 @@ impl World {
         let Some(number) = self.machine_of(index) else {
             return Ok(());
         };
-        self.end_in_journey(number, index)?;
         if ending != Ending::Crash {
             self.hand_over(number, index)?;
         }
@@ -287,7 +285,6 @@ impl World {
         place.reset(flows_of_dead, now);
         self.publish_engines(number);
         self.forget_listeners(number, index, ending);
-        self.notice_in_journey(number, index)?;
         self.move_frames_to_keeper(number, index);
         let noticed = now.plus_nanos(DEATH_NOTICED_NS);
         self.delayed.add(noticed, number, DelayedAction::Sweep);
@@ -313,20 +310,10 @@ impl World {
         let mut left: Vec<(Vec<u8>, RxMeta)> = Vec::new();
         let host = &mut self.hosts[index];
         left.extend(host.inbox.drain(..));
-        let (mut moving, mut half_open) = (Vec::new(), Vec::new());
         while let Some(message) = host.post.pop(slipstack_stack::Instant::FAR_FUTURE) {
-            match message {
-                Message::Frame { frame, meta, .. } => left.push((frame, meta)),
-                Message::Connection(it) => moving.push(*it),
-                Message::HalfOpen(image, hops) => half_open.push((image, hops)),
-                Message::Copy(_) => {}
+            if let Message::Frame { frame, meta, .. } = message {
+                left.push((frame, meta));
             }
-        }
-        for (image, hops) in half_open {
-            self.send_half_open((number, index), &image, hops);
-        }
-        for it in moving {
-            self.readdress(number, it);
         }
         let keeper = self.machines[number].keeper();
         for (frame, meta) in left {
@@ -365,16 +352,6 @@ impl World {
                 if let Some(program) = place.and_then(|place| self.programs.get_mut(place)) {
                     program.must_hold();
                 }
-            }
-        }
-    }
-
-    /// A connection may not fail any more, at either end.
-    pub fn must_hold_between(&mut self, local: SocketAddr, remote: SocketAddr) {
-        for ends in [(local, remote), (remote, local)] {
-            let place = self.flows.get(&ends);
-            if let Some(program) = place.and_then(|place| self.programs.get_mut(place)) {
-                program.must_hold();
             }
         }
     }

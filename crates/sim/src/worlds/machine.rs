@@ -16,7 +16,7 @@ const LEASED_PORT: u16 = 30_000;
 const RESET_NS: u64 = SECOND;
 
 /// A link that does to frames all that a link can do.
-pub(super) fn bad_link(setting: &mut Setting) -> LinkParams {
+fn bad_link(setting: &mut Setting) -> LinkParams {
     let delay_ns = setting.between(10_000, 20 * MS);
     let share = |setting: &mut Setting, most| Share::ppm(setting.between(0, most) as u32);
     LinkParams {

@@ -5,7 +5,6 @@
 //! family and seed.
 
 mod crowd;
-mod giving;
 mod machine;
 mod path;
 mod peers;
@@ -63,8 +62,6 @@ families! {
         sees to their connections"
     machine::many_engines "engines of a host of up to 64 are slow, stand still, end or die, while \
         others connect"
-    giving::giving_killed "an engine is killed while it gives a connection to another, or takes \
-        it, at any step"
     time::clock_jump "one host's clock leaps ahead"
     time::pause "one host stands still for up to a minute and wakes up to a full ring"
 }
