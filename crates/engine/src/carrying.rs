@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use slipstack_channel::{
     Ends, EngineEnd, InboxMessage, Reply, SockId, SocketError, State, Transport, UrgentAhead,
 };
-use slipstack_stack::{ConnId, ConnectionImage, Instant};
+use slipstack_stack::{ConnectionImage, Instant};
 
 use crate::client::{ClientId, Role, Socket};
 use crate::commands::Answer;
@@ -44,21 +44,18 @@ impl Engine {
     pub(crate) fn carry_out(&mut self, now: Instant, sock: SockId) -> Option<Box<Carried>> {
         self.commands(now);
         let owner = self.owner_of(sock)?;
-        let (conn, carried) = self.take_out(now, owner, 0, None)?;
-        self.forget_taken(conn);
-        Some(carried)
+        self.take_out(now, owner, 0, None)
     }
 
     /// Takes a connection out if the peer has not acknowledged at most `unacked_max` sent bytes, so
     /// many as the new socket has or gets, and if the program has written no more than `upto`.
-    /// Returns its id too if it was in the stack: it is still in the directory.
     pub(crate) fn take_out(
         &mut self,
         now: Instant,
         owner: Owner,
         unacked_max: u64,
         upto: Option<u64>,
-    ) -> Option<(Option<ConnId>, Box<Carried>)> {
+    ) -> Option<Box<Carried>> {
         let client = self.env.client(owner.client)?;
         let (socket, end) = client.find(owner.sock)?;
         let state = socket.state;
@@ -67,8 +64,7 @@ impl Engine {
         }
         let Role::Stream(conn) = socket.role else {
             // Threads share it where it is.
-            let ended = upto.and_then(|_| self.take_ended_out(owner))?;
-            return Some((None, ended));
+            return upto.and_then(|_| self.take_ended_out(owner));
         };
         if state.intersects(State::ERR | State::CLOSED) {
             return None;
@@ -90,25 +86,18 @@ impl Engine {
         }
         let image = self.stack.tcp_detach(conn)?.without_ranges();
         self.env.conns.remove(conn.index, conn.generation);
+        self.env.flows.close(conn);
         if let Some(socket) = self.env.socket(owner) {
             socket.role = Role::None;
         }
         self.env.counters.carried_out += 1;
-        let carried = Carried {
+        Some(Box::new(Carried {
             place: Whereabouts::Transit(Box::new(image)),
             state,
             reason: None,
             urgent,
             bytes,
-        };
-        Some((Some(conn), Box::new(carried)))
-    }
-
-    /// A connection that was taken out is no longer this socket's.
-    pub(crate) fn forget_taken(&mut self, conn: Option<ConnId>) {
-        if let Some(conn) = conn {
-            self.env.flows.close(conn);
-        }
+        }))
     }
 
     /// As [`Engine::take_out`], for a connection that is in no stack any more.
@@ -234,12 +223,9 @@ impl Engine {
     pub(crate) fn carry_off(&mut self, now: Instant, sock: SockId, upto: u64) -> Option<Vec<u8>> {
         self.commands(now);
         let owner = self.owner_of(sock)?;
-        let (conn, carried) = self.take_out(now, owner, u64::MAX, Some(upto))?;
+        let carried = self.take_out(now, owner, u64::MAX, Some(upto))?;
         if let Some(ends) = carried.endpoints() {
-            let entry = conn.and_then(|conn| self.env.flows.depart(conn));
-            for forgotten in self.env.departed.begin(ends, now, entry) {
-                self.env.flows.close_place(forgotten);
-            }
+            self.env.departed.begin(ends, now);
         }
         Some(carried.to_bytes())
     }
@@ -258,11 +244,7 @@ impl Engine {
         if !has_frames {
             return Some(None);
         }
-        let (frames, entry) = self.env.departed.come_back(ends);
-        if let Some(entry) = entry {
-            self.env.flows.close_place(entry);
-        }
-        for (link, frame) in frames {
+        for (link, frame) in self.env.departed.come_back(ends) {
             self.on_local(now, link, &frame);
         }
         self.finish(now);
@@ -272,17 +254,10 @@ impl Engine {
     /// Notes that the connection of [`Engine::carry_off`] is on the engine of `slot`.
     pub(crate) fn on_carried(&mut self, bytes: &[u8], slot: u16) {
         let ends = Carried::from_bytes(bytes).and_then(|it| it.endpoints());
-        let Some(ends) = ends else {
+        let (Some(ends), Some(interconnect)) = (ends, &self.env.local.interconnect) else {
             return;
         };
-        let (frames, entry) = self.env.departed.arrive(ends, slot);
-        if let Some(entry) = entry {
-            self.env.flows.close_place(entry);
-        }
-        let Some(interconnect) = &self.env.local.interconnect else {
-            return;
-        };
-        for (link, frame) in frames {
+        for (link, frame) in self.env.departed.arrive(ends, slot) {
             let frame = &frame;
             let message = InboxMessage::Frame { link, frame };
             let is_taken = interconnect.post(usize::from(slot), &message);
@@ -316,9 +291,9 @@ impl Engine {
             return self.on_claim_lent(now, (owner, from), upto, has);
         }
         let (_, written) = self.env.look_at_taker(owner).unwrap_or_default();
-        let taken = self.take_out(now, from, written, upto);
-        let (conn, carried) = taken.ok_or(SocketError::InvalidState)?;
-        self.forget_taken(conn);
+        let carried = self
+            .take_out(now, from, written, upto)
+            .ok_or(SocketError::InvalidState)?;
         match self.put_in(now, owner, carried) {
             Ok(_) => Ok(Reply::Done),
             Err(carried) => {

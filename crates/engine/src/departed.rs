@@ -33,8 +33,6 @@ struct Departure {
     flow: Flow,
     at: Instant,
     place: Location,
-    /// The place of its entry in the directory, until the connection has arrived.
-    entry: Option<u32>,
 }
 
 /// Destination of a frame of a connection that has moved.
@@ -53,26 +51,18 @@ pub(crate) struct Departed {
 }
 
 impl Departed {
-    /// A connection has left. Returns the entries of connections that are remembered no longer.
-    pub(crate) fn begin(&mut self, flow: Flow, now: Instant, entry: Option<u32>) -> Vec<u32> {
+    /// A connection has left.
+    pub(crate) fn begin(&mut self, flow: Flow, now: Instant) {
         let is_old = |it: &Departure| now.0.saturating_sub(it.at.0) >= LIFE_NS;
-        let mut forgotten = Vec::new();
         while self.flows.len() >= FLOWS_MAX || self.flows.front().is_some_and(is_old) {
-            forgotten.extend(self.flows.pop_front());
+            self.flows.pop_front();
         }
-        forgotten.extend(self.take(flow));
+        self.flows.retain(|it| it.flow != flow);
         self.flows.push_back(Departure {
             flow,
             at: now,
             place: Location::Underway(Vec::new()),
-            entry,
         });
-        forgotten.iter().filter_map(|it| it.entry).collect()
-    }
-
-    fn take(&mut self, flow: Flow) -> Option<Departure> {
-        let at = self.flows.iter().position(|it| it.flow == flow)?;
-        self.flows.remove(at)
     }
 
     /// Returns whether frames of a connection that has left may still arrive here.
@@ -106,29 +96,22 @@ impl Departed {
         }
     }
 
-    /// Notes that the flow is on the engine of `slot` now; returns the frames that have waited, and
-    /// its entry.
-    pub(crate) fn arrive(&mut self, flow: Flow, slot: u16) -> (Vec<WaitingFrame>, Option<u32>) {
-        let Some(it) = self.flows.iter_mut().find(|it| it.flow == flow) else {
-            return (Vec::new(), None);
-        };
-        let place = std::mem::replace(&mut it.place, Location::Slot(slot));
-        (waiting(place), it.entry.take())
-    }
-
-    /// Notes that the flow is back here; returns the frames that have waited, and its entry.
-    pub(crate) fn come_back(&mut self, flow: Flow) -> (Vec<WaitingFrame>, Option<u32>) {
-        match self.take(flow) {
-            Some(it) => (waiting(it.place), it.entry),
-            None => (Vec::new(), None),
+    /// Notes that the flow is on the engine of `slot` now; returns the frames that have waited.
+    pub(crate) fn arrive(&mut self, flow: Flow, slot: u16) -> Vec<WaitingFrame> {
+        let found = self.flows.iter_mut().find(|it| it.flow == flow);
+        match found.map(|it| std::mem::replace(&mut it.place, Location::Slot(slot))) {
+            Some(Location::Underway(held)) => held,
+            Some(Location::Slot(_)) | None => Vec::new(),
         }
     }
-}
 
-fn waiting(place: Location) -> Vec<WaitingFrame> {
-    match place {
-        Location::Underway(held) => held,
-        Location::Slot(_) => Vec::new(),
+    /// Notes that the flow is back here; returns the frames that have waited.
+    pub(crate) fn come_back(&mut self, flow: Flow) -> Vec<WaitingFrame> {
+        let at = self.flows.iter().position(|it| it.flow == flow);
+        match at.and_then(|at| self.flows.remove(at)).map(|it| it.place) {
+            Some(Location::Underway(held)) => held,
+            Some(Location::Slot(_)) | None => Vec::new(),
+        }
     }
 }
 
@@ -146,19 +129,19 @@ mod tests {
         let mut departed = Departed::default();
         let now = Instant(1);
         assert_eq!(departed.way(flow(1), now), FrameRoute::Unknown);
-        departed.begin(flow(1), now, None);
+        departed.begin(flow(1), now);
         assert_eq!(departed.way(flow(1), now), FrameRoute::Wait);
         departed.hold(flow(1), (5, vec![1]));
         departed.hold(flow(2), (0, vec![2]));
-        assert_eq!(departed.arrive(flow(1), 7).0, [(5, vec![1])]);
+        assert_eq!(departed.arrive(flow(1), 7), [(5, vec![1])]);
         assert_eq!(departed.way(flow(1), now), FrameRoute::Slot(7));
         assert_eq!(
             departed.way(flow(1), Instant(1 + LIFE_NS)),
             FrameRoute::Unknown
         );
-        departed.begin(flow(1), now, None);
+        departed.begin(flow(1), now);
         departed.hold(flow(1), (0, vec![3]));
-        assert_eq!(departed.come_back(flow(1)).0, [(0, vec![3])]);
+        assert_eq!(departed.come_back(flow(1)), [(0, vec![3])]);
         assert_eq!(departed.way(flow(1), now), FrameRoute::Unknown);
     }
 
@@ -166,12 +149,12 @@ mod tests {
     fn waiting_frames_and_departed_flows_are_bounded() {
         let mut departed = Departed::default();
         for port in 1..=FLOWS_MAX as u16 + 1 {
-            departed.begin(flow(port), Instant(1), None);
+            departed.begin(flow(port), Instant(1));
         }
         assert_eq!(departed.way(flow(1), Instant(1)), FrameRoute::Unknown);
         for _ in 0..2 * HELD_MAX {
             departed.hold(flow(2), (0, Vec::new()));
         }
-        assert_eq!(departed.arrive(flow(2), 1).0.len(), HELD_MAX);
+        assert_eq!(departed.arrive(flow(2), 1).len(), HELD_MAX);
     }
 }

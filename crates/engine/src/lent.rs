@@ -203,8 +203,6 @@ impl Engine {
         let (_, written) = self.env.look_at_taker(owner)?;
         let (_, end) = self.env.client(from.client)?.find(from.sock)?;
         end.set_read(from.sock, left.read);
-        let (conn, carried) = self.take_out(now, from, written, upto)?;
-        self.forget_taken(conn);
-        Some(carried)
+        self.take_out(now, from, written, upto)
     }
 }

@@ -273,23 +273,6 @@ impl Flows {
         }
     }
 
-    /// Leaves the entry of a connection that is on its way to another process, as one that is
-    /// leaving: if this process is killed meanwhile the keeper ends it, unless it has arrived.
-    /// Returns its place, until [`Flows::close_place`].
-    pub(crate) fn depart(&mut self, conn: ConnId) -> Option<u32> {
-        self.leave(conn);
-        let entry = self.places.get_mut(conn.index as usize)?;
-        let entry = entry.take_if(|(generation, _)| *generation == conn.generation);
-        entry.map(|(_, place)| place)
-    }
-
-    pub(crate) fn close_place(&mut self, place: u32) {
-        if let Some(directory) = &mut self.directory {
-            directory.close(place);
-            self.open -= 1;
-        }
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.open
     }

@@ -3,18 +3,16 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use slipstack_channel::control::TimeWaitEntry;
 use slipstack_channel::{
     ChannelEvent, Command, EngineEnd, Envelope, EventKind, ProgramEnd, Reply, SockId, SocketError,
     State, Transport,
 };
 use slipstack_device::loopback::{self, Loopback};
 use slipstack_device::{Device, DeviceInfo, Sink, TxFull, TxOffload};
-use slipstack_engine::supervisor::Supervisor;
 use slipstack_engine::{
     ClientId, Engine, FastOpenConfig, Instant, NeighbourTable, NetworkState, PortAuthority, Role,
     Setup, StackConfig, TcpConfig,
@@ -303,19 +301,4 @@ impl Device for Gathering {
     fn waiting_since_ns(&self) -> Option<u64> {
         Some(self.since_ns.load(Ordering::Relaxed)).filter(|ns| *ns != 0)
     }
-}
-
-/// A keeper that never has anything to say.
-pub struct Silent;
-
-impl Supervisor for Silent {
-    fn control(&self) -> Option<Arc<OwnedFd>> {
-        None
-    }
-    fn on_control(&self) {}
-    fn hand_over(&self, _images: u32) -> bool {
-        true
-    }
-    fn pass_on_time_waits(&self, _told: &[TimeWaitEntry]) {}
-    fn end_session(&self) {}
 }

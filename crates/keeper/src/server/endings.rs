@@ -122,7 +122,7 @@ impl Server {
     }
 
     /// Returns the flows in the directories of engines, but for those that are leaving them.
-    pub(super) fn living(&self) -> HashSet<Flow> {
+    fn living(&self) -> HashSet<Flow> {
         self.living_flows().into_iter().map(|it| it.0).collect()
     }
 
@@ -158,8 +158,6 @@ impl Server {
                     family,
                 });
             }
-            // It may be in a message to the process that uses it.
-            Some(_) if entry.is_leaving => {}
             Some(left) => match self.net.adopt_killed((entry, left), region, key, now) {
                 Some(flow) => ended.adopted.push(flow),
                 None => ended.doomed.push(flow),

@@ -29,8 +29,6 @@ pub(crate) struct Given {
     /// The key of its pump.
     pub(crate) pump: u64,
     pub(crate) travelling: Travelling,
-    /// The child has begun to take it in.
-    pub(crate) is_taking: bool,
 }
 
 impl Child {
@@ -56,10 +54,6 @@ impl Child {
     /// Whether there are connections that it may use and has not used.
     pub(crate) fn holds_connections(&self) -> bool {
         self.held.iter().any(|socket| socket.kind == Kind::Stream)
-    }
-
-    pub(crate) fn find_given(&mut self, id: u64) -> Option<&mut Given> {
-        self.given.iter_mut().find(|given| given.id == id)
     }
 
     pub(crate) fn take_held(&mut self, id: u64) -> Option<Arc<Description>> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::event::epoll::EventFlags;
-use slipstack_channel::{CloseMode, Placement};
+use slipstack_channel::CloseMode;
 
 use crate::idhash::BuildIdHasher;
 use crate::lending::child::{Given, leave_all};
@@ -111,7 +111,6 @@ impl Steward {
             id: message.id,
             pump,
             travelling,
-            is_taking: false,
         };
         match is_sent {
             true => child.given.push(given),
@@ -259,32 +258,6 @@ impl Steward {
     pub(super) fn take_all_back(&mut self, given: &[Given]) {
         for given in given {
             self.come_back(given);
-            if given.is_taking {
-                self.reset_taken(given);
-            }
-        }
-    }
-
-    /// The child has ended while it took the connection in. What it may have sent and received on
-    /// its own engine is not known here, where another has no use for the connection.
-    fn reset_taken(&mut self, given: &Given) {
-        let Some(socket) = self
-            .pumps
-            .get(&given.pump)
-            .map(|it| Arc::clone(it.socket()))
-        else {
-            return;
-        };
-        let Some(stream) = stream_of(&socket) else {
-            return;
-        };
-        let (attachment, sock) = stream.attachment_and_sock();
-        // An instance knows whether the child has it.
-        if attachment.driver.placement() == Placement::InProcess {
-            socket.has_ended.store(true, Ordering::Release);
-            attachment.close(sock, CloseMode::Abort);
-            attachment.commands();
-            self.end_pump_as(given.pump, Pump::end_here);
         }
     }
 

@@ -56,11 +56,6 @@ impl Steward {
             }
             (MessageKind::Branch, end) => self.on_branch(key, end),
             (MessageKind::Want, None) => self.on_want(key, message),
-            (MessageKind::Taking, None) => {
-                if let Some(given) = child.find_given(message.id) {
-                    given.is_taking = true;
-                }
-            }
             (MessageKind::Have, None) => self.on_have(key, message),
             (MessageKind::Leave, None) => self.on_leave(key, message),
             (MessageKind::Join, None) => self.on_join(key, message),

@@ -126,7 +126,6 @@ impl Process {
             return None;
         };
         let travelling = Travelling::from_bytes(&connection).filter(|_| !has_unread(socket));
-        it.say(MessageKind::Taking, 0);
         let Some(stream) = travelling.and_then(|it| it.arrive(attachment, sock)) else {
             it.say(MessageKind::Leave, 0);
             return None;

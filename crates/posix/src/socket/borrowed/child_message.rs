@@ -54,8 +54,6 @@ pub(crate) enum MessageKind {
     GiveAllBack = 15,
     /// The child receives from the datagram socket by a part of its own.
     Share = 16,
-    /// The child begins to take the connection in that it has asked for: `Have` or `Leave` follows.
-    Taking = 17,
 }
 
 impl MessageKind {
@@ -77,7 +75,6 @@ impl MessageKind {
             MessageKind::Hold,
             MessageKind::GiveAllBack,
             MessageKind::Share,
-            MessageKind::Taking,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
