@@ -108,12 +108,14 @@ impl Engine {
             // Answers might go to another engine that has claimed the port, too.
             let interconnect = self.env.local.interconnect.as_ref();
             let has_others = interconnect.is_some_and(|it| it.has_others(Transport::Tcp, port));
-            let mut fx = Fx::new(&mut self.env, &mut *self.device);
-            let outcome = match has_others {
+            // The claim makes an exception of a connection that another engine has from the port.
+            let outcome = match has_others || self.is_on_other_engine(addr, remote) {
                 true => Err(SocketError::FlowExists),
-                false => self
-                    .stack
-                    .tcp_connect(now, Some(addr), remote, options, &mut fx),
+                false => {
+                    let mut fx = Fx::new(&mut self.env, &mut *self.device);
+                    self.stack
+                        .tcp_connect(now, Some(addr), remote, options, &mut fx)
+                }
             };
             if let Ok(conn) = outcome {
                 let bound = Bound {
@@ -275,8 +277,8 @@ impl Engine {
             first: range.first.max(pool.first),
             last: range.last.min(pool.last),
         };
-        // The ports of a block of the pool lie all over it.
-        let is_likely = common.first <= common.last && common.count() * 4 >= pool.count();
+        // The ports of a block of the pool lie all over it: some eight or more are in the range.
+        let is_likely = common.first <= common.last && common.count() * 32 >= pool.count();
         let leased = is_likely.then(|| ports.lease_ports()).flatten();
         if leased.is_some() || common == range {
             return leased;
