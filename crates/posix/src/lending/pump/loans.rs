@@ -43,6 +43,8 @@ impl Pump {
     /// Records the loan to the process that has made the pair. Another process cannot go on with a
     /// connection that several use, or some of whose bytes for the child are here.
     pub(super) fn note_loan(&self, stream: &Stream, as_of_now: impl FnOnce(Loan) -> Loan) {
+        // Another thread may lend it once more.
+        let _cold = self.socket.cold.lock();
         stream.set_loan(self.loan_now(as_of_now));
     }
 
