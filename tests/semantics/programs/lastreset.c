@@ -2,7 +2,8 @@
  * close does. */
 #include "t.h"
 
-enum { ROUNDS = 10, LEN = 1000 };
+enum { LEN = 1000 };
+static int rounds = 10;
 static char data[LEN];
 
 static void set_linger(int fd, int on, int seconds) {
@@ -103,24 +104,21 @@ static void goes_on(int fd) {
     set_linger(fd, 0, 0);
     _exit(0);
 }
-static void after_failed_message(int fd) {
+static void fail_to_send(int fd) {
     char byte = 'd', room[CMSG_SPACE(sizeof fd)] = {0};
     struct iovec part = {&byte, 1};
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     int pair[2];
-    if (!fork()) goes_on(fd);
     sleep_ms(50);
     *head = (struct cmsghdr){CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS};
     memcpy(CMSG_DATA(head), &fd, sizeof fd);
     socketpair(AF_UNIX, SOCK_STREAM, 0, pair), close(pair[1]);
     if (sendmsg(pair[0], &message, MSG_NOSIGNAL) >= 0) NOTE("it was sent");
     sleep_ms(50);
-    kill(getpid(), SIGKILL);
 }
-static void after_another_child(int fd) {
-    if (!fork()) goes_on(fd);
+static void end_of_another(void) {
     pid_t other = fork();
     if (!other) {
         sleep_ms(30);
@@ -128,6 +126,46 @@ static void after_another_child(int fd) {
     }
     waitpid(other, 0, 0);
     sleep_ms(70);
+}
+static void after_failed_message(int fd) {
+    if (!fork()) goes_on(fd);
+    fail_to_send(fd);
+    kill(getpid(), SIGKILL);
+}
+static void after_another_child(int fd) {
+    if (!fork()) goes_on(fd);
+    end_of_another();
+    kill(getpid(), SIGKILL);
+}
+
+/* As these, of a child that uses it for the first time after the owner's end. */
+static void begins_later(int fd) {
+    sleep_ms(300);
+    goes_on(fd);
+}
+static void unused_after_failed_message(int fd) {
+    if (!fork()) begins_later(fd);
+    fail_to_send(fd);
+    kill(getpid(), SIGKILL);
+}
+static void unused_after_another_child(int fd) {
+    if (!fork()) begins_later(fd);
+    end_of_another();
+    kill(getpid(), SIGKILL);
+}
+static void unused_after_earlier_child(int fd) {
+    if (!fork()) sleep_ms(30), _exit(0);
+    if (!fork()) begins_later(fd);
+    wait(0);
+    sleep_ms(70);
+    kill(getpid(), SIGKILL);
+}
+static void unused_after_grandchild(int fd) {
+    if (!fork()) {
+        end_of_another();
+        begins_later(fd);
+    }
+    end_of_another();
     kill(getpid(), SIGKILL);
 }
 
@@ -174,13 +212,13 @@ static void many(const char *name, const char *what, int is_inherited, void (*en
     static int port = 9100;
     char first[64] = "", line[64];
     int same = 0;
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < rounds; i++) {
         once(port++, what, is_inherited, end, line);
         if (!i) strcpy(first, line);
         if (strcmp(first, line)) NOTE("%s: %s", name, line);
         else same++;
     }
-    NOTE("%s: %s, %d of %d", name, first, same, ROUNDS);
+    NOTE("%s: %s, %d of %d", name, first, same, rounds);
 }
 
 int main(void) {
@@ -209,4 +247,12 @@ int main(void) {
     many("SIGKILL of a child, too, but not of a receiver", "ends", 0, with_receiver);
     many("SIGKILL after a message that has failed", "ends", 0, after_failed_message);
     many("SIGKILL after the end of another child", "ends", 0, after_another_child);
+    rounds = 3;
+    many("SIGKILL after a failed message, not used before", "ends", 0, unused_after_failed_message);
+    many("SIGKILL after the end of another child, not used before", "ends", 0,
+         unused_after_another_child);
+    many("SIGKILL after the end of an earlier child, not used before", "ends", 0,
+         unused_after_earlier_child);
+    many("SIGKILL after the end of a grandchild, not used before", "ends", 0,
+         unused_after_grandchild);
 }

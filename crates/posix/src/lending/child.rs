@@ -3,6 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use slipstack_channel::Loan;
+
 use crate::lending::pump::Pump;
 use crate::socket::Travelling;
 use crate::socket::borrowed::child_message::leave;
@@ -54,6 +56,20 @@ impl Child {
     /// Whether there are connections that it may use and has not used.
     pub(crate) fn holds_connections(&self) -> bool {
         self.held.iter().any(|socket| socket.kind == Kind::Stream)
+    }
+
+    /// Records that it can go on with the connections which it has not used and no other process
+    /// may use any more.
+    pub(crate) fn note_user(&self) {
+        for socket in self.held.iter().filter(|it| it.lent.is_lent_once()) {
+            // Another thread may lend it once more.
+            let _cold = socket.cold.lock();
+            if let Some(Decided::Stream(stream)) = socket.decided()
+                && socket.lent.is_lent_once()
+            {
+                stream.set_loan(Loan::to(0, 0, 0));
+            }
+        }
     }
 
     pub(crate) fn take_held(&mut self, id: u64) -> Option<Arc<Description>> {

@@ -160,6 +160,7 @@ impl Steward {
         self.note_leaving();
         if self.post.take_taken_back() {
             self.pumps.values().for_each(Pump::note_user);
+            self.children.values().for_each(Child::note_user);
         }
         self.collect();
         self.settle_wanted();
@@ -196,13 +197,17 @@ impl Steward {
             Charge::Child {
                 control,
                 shared,
-                key: Some(key),
-            } => _ = self.children.insert(key, Child::new(control, key, shared)),
-            Charge::Child {
-                control, shared, ..
+                key,
             } => {
-                let key = self.key();
-                self.add_child(key, Child::new(control, key, shared));
+                let is_watched = key.is_some();
+                let key = key.unwrap_or_else(|| self.key());
+                let child = Child::new(control, key, shared);
+                // Another one may have gone since this one was made.
+                child.note_user();
+                match is_watched {
+                    true => _ = self.children.insert(key, child),
+                    false => self.add_child(key, child),
+                }
             }
         }
     }

@@ -155,7 +155,7 @@ impl Lender for Process {
     fn take_back(&self, socket: &Arc<Description>) {
         let is_open = || !socket.cold.lock().numbers.is_empty();
         if !end_loan(socket) {
-            if socket.kind == Kind::Stream {
+            if socket.kind == Kind::Stream && socket.lent.is_lent_once() {
                 self.lending.post.note_taken_back();
             }
             return;
