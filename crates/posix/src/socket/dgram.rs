@@ -85,6 +85,8 @@ pub(crate) struct Dgram {
     has_no_port: AtomicBool,
     /// SO_ATTACH_FILTER.
     pub(super) filters: Filters,
+    /// Held from a look at the record of options until they are applied.
+    applying: Lock<()>,
     /// UDP_CORK and MSG_MORE.
     pub(crate) gathering: Gathering,
     /// Datagrams go to other processes that have the socket, as some were left unread here.
@@ -120,12 +122,19 @@ impl Dgram {
             next_error: AtomicI32::new(0),
             has_no_port: AtomicBool::new(false),
             filters: Filters::default(),
+            applying: Lock::default(),
             gathering: Gathering::new(),
             is_yielding: AtomicBool::new(false),
         }
     }
 
-    /// Applies the recorded options.
+    /// Applies the options that are recorded now: of those of several threads the last ones stay.
+    pub(crate) fn apply_now(&self, recorded: impl FnOnce() -> Options) {
+        let _applying = self.applying.lock();
+        self.apply(&recorded());
+    }
+
+    /// Applies the recorded options of a socket that no other thread has.
     pub(crate) fn apply(&self, options: &Options) {
         self.filters.set(filter_in(options), self.part().as_ref());
         let requested = RequestedControl::of(options).bits();

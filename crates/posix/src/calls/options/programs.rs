@@ -22,7 +22,7 @@ const LOCK_FILTER: i32 = 44;
 
 impl Process {
     /// Gives the kernel's part a filter, `code`, or takes it away: beside the word that it may have
-    /// for another program, and the filter of groups.
+    /// for another program, and the filter of groups. Record and kernel's part change at once.
     #[cold]
     pub(super) fn put_filter(
         &self,
@@ -34,19 +34,23 @@ impl Process {
         let part = socket.kernel_number();
         let part = part.filter(|_| !matches!(socket.decided(), Some(Decided::Foreign(_))));
         let Some(fd) = part.map(Descriptor::number) else {
-            return self.try_on_kernel(socket, level, name, value);
+            self.try_on_kernel(socket, level, name, value)?;
+            socket.cold.lock().options.set(ATTACH.0, ATTACH.1, code);
+            return Ok(());
         };
         // sk_setsockopt(): an int comes first.
         if (level, name) == DETACH && value.len() < 4 {
             return Err(Errno::EINVAL);
         }
+        // Another thread may leave a word, or the filter of groups.
+        let mut cold = socket.cold.lock();
         let mut locked = [0; 4];
         let asked = self
             .kernel
             .getsockopt(fd, libc::SOL_SOCKET, LOCK_FILTER, &mut locked);
         // sk_detach_filter(); a program without the library may have set one.
-        let is_none = || filter_in(&socket.cold.lock().options).is_none();
-        if (level, name) == DETACH && is_none() && !has_filter(&*self.kernel, fd) {
+        let is_none = filter_in(&cold.options).is_none();
+        if (level, name) == DETACH && is_none && !has_filter(&*self.kernel, fd) {
             let is_locked = asked.is_ok() && locked != [0; 4];
             return Err(if is_locked {
                 Errno::EPERM
@@ -54,8 +58,6 @@ impl Process {
                 Errno::ENOENT
             });
         }
-        // Another thread may leave a word, or the filter of groups.
-        let mut cold = socket.cold.lock();
         if !attach_behind_word(&*self.kernel, fd, code)? {
             self.kernel.setsockopt(fd, level, name, value)?;
         }

@@ -73,7 +73,7 @@ impl Process {
         let options = {
             let mut cold = socket.cold.lock();
             match (level, name) {
-                ATTACH | DETACH => cold.options.set(ATTACH.0, ATTACH.1, &code),
+                ATTACH | DETACH => {}
                 CHOOSE | UNCHOOSE => cold.options.set(CHOOSE.0, CHOOSE.1, &code),
                 _ => cold.options.set(level, name, value),
             }
@@ -182,7 +182,7 @@ impl Process {
             push_chooser(&attachment, sock, options);
             attachment.turn(self.kernel.now_ns());
         }
-        dgram.apply(options);
+        dgram.apply_now(|| socket.cold.lock().options.clone());
         if is_return(level, name) && !options.is_on(level, name) {
             dgram.forget_returned();
         }

@@ -28,7 +28,7 @@ pub(crate) fn apply_dgram_options(socket: &Arc<Description>) {
     let options = socket.cold.lock().options.clone();
     if let Some(Decided::Dgram(dgram)) = socket.decided() {
         socket.error_queue.set(options.error_queue_messages());
-        dgram.apply(&options);
+        dgram.apply_now(|| socket.cold.lock().options.clone());
         dgram.shutdown(socket.early_shut.load(Ordering::Relaxed));
     }
 }
