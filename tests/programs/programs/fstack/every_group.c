@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -48,6 +49,23 @@ static void copy_event(void **cursor, struct kevent *event)
     struct kevent *at = (struct kevent *)*cursor;
     *at = *event;
     *cursor = at + 1;
+}
+
+/* SO_GET_FILTER: its length is a number of instructions. */
+static void ask_for_filter(void)
+{
+    struct sock_filter code[2] = {{BPF_LD | BPF_IMM, 0, 0, 7}, {BPF_RET | BPF_K, 0, 0, 9}};
+    struct sock_fprog filter = {2, code};
+    int datagrams = ff_socket(AF_INET, SOCK_DGRAM, 0);
+    socklen_t len = 0;
+    CHECK(ff_setsockopt(datagrams, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) == 0);
+    CHECK(ff_getsockopt(datagrams, SOL_SOCKET, SO_GET_FILTER, code, &len) == 0 && len == 2);
+    len = 1;
+    CHECK(ff_getsockopt(datagrams, SOL_SOCKET, SO_GET_FILTER, code, &len) == -1);
+    CHECK(errno == EINVAL && len == 1);
+    CHECK(ff_getsockopt(datagrams, SOL_SOCKET, SO_GET_FILTER, code, (len = 9, &len)) == 0);
+    CHECK(len == 2 && code[0].k == 7);
+    CHECK(ff_close(datagrams) == 0);
 }
 
 static void ask_for_options(void)
@@ -170,6 +188,7 @@ static int loop(void *arg)
         if (events[i].filter == EVFILT_READ)
             on_event(&events[i]);
     if (step == ACCEPTED) {
+        ask_for_filter();
         ask_for_options();
         send_in_every_way();
         wait_in_every_way();
