@@ -29,6 +29,9 @@ const SEARCHES_MAX: usize = 4096;
 const SLOTS: u16 = SlotSet::BITS as u16;
 /// Time for which a port counts as changing hands after a listener has left it.
 const MOVING_NS: u64 = 2_000_000_000;
+/// Shortest time for which a port that was left is known: TIME-WAIT of engines that are set to no
+/// other, whatever the keeper's own is.
+const LEFT_MIN: Duration = Duration::from_secs(60);
 /// Shortest time after which ports that were left long ago are looked for.
 const LEFT_SWEEP_NS: u64 = 1_000_000_000;
 /// Time for which segments of a killed program's connection wait: longer than the connection does.
@@ -120,7 +123,7 @@ impl LeftPorts {
             self.swept = now;
             self.until.retain(|_, until| *until > now);
         }
-        let time_wait = u64::try_from(time_wait.as_nanos()).unwrap_or(u64::MAX);
+        let time_wait = u64::try_from(time_wait.max(LEFT_MIN).as_nanos()).unwrap_or(u64::MAX);
         let until = self.until.entry(port).or_default();
         *until = (*until).max(now.saturating_add(time_wait));
     }
@@ -472,8 +475,13 @@ mod tests {
         }
         assert!(strays.is_left(80, 4 + MINUTE_NS) && !strays.is_left(80, 5 + MINUTE_NS));
         assert!(!strays.is_left(1001, 5) && !strays.is_moving(80, 5));
-        strays.note_left(80, MINUTE, 5 + MINUTE_NS);
+        strays.note_left(80, 2 * MINUTE, 5 + MINUTE_NS);
         assert_eq!(strays.left.until.len(), 1);
+        // A shorter one counts for the keeper's own connections.
+        strays.note_left(80, Duration::ZERO, 5 + MINUTE_NS);
+        assert!(strays.is_left(80, 4 + 3 * MINUTE_NS));
+        strays.note_left(81, Duration::ZERO, 5);
+        assert!(strays.is_left(81, 4 + MINUTE_NS));
     }
 
     #[test]

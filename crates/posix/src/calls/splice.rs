@@ -301,7 +301,12 @@ fn await_space(pipe: Descriptor, flags: u32) -> Outcome<()> {
 }
 
 fn has_space(pipe: Descriptor) -> Result<bool, Errno> {
-    Ok(!looked(pipe, PollFlags::OUT, true)?.is_empty())
+    match looked(pipe, PollFlags::OUT, true) {
+        Ok(found) => Ok(!found.is_empty()),
+        // A signal is pending, which poll() tells only where nothing is ready.
+        Err(Errno::EINTR) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Bytes that the pages fit that a pipe has free, at least one.
@@ -324,6 +329,8 @@ fn fill(pipe: Descriptor, bytes: &[u8]) -> Result<usize, Divert> {
         match rustix::io::write(pipe.as_fd(), piece) {
             Ok(count) => done += count,
             Err(rustix::io::Errno::AGAIN) => break,
+            // Its write waited because another writer has taken the room.
+            Err(rustix::io::Errno::INTR) => break,
             Err(rustix::io::Errno::PIPE) if done == 0 => return Err(Divert::Pipe),
             Err(_) if done > 0 => break,
             Err(error) => return Err(error.into()),
@@ -341,7 +348,7 @@ fn fill_with_datagram(pipe: Descriptor, bytes: &[u8], flags: u32) -> Result<usiz
             return Ok(done);
         }
         if is_short(pipe, flags)? {
-            return Err(Errno::EAGAIN.into());
+            return Ok(0);
         }
         match looked(pipe, PollFlags::OUT, false) {
             // The datagram is in no queue any more.
