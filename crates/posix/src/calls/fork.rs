@@ -56,6 +56,7 @@ impl Process {
         if lends {
             self.prepare_lending(&held);
         }
+        self.lending.post.hold_steward();
         self.kqueues.hold();
         self.engines.homes.hold();
         self.owners.hold();

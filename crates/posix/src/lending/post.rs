@@ -105,8 +105,12 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    pub(crate) fn hold(&self) {
+    /// Comes before the locks of sockets, which a steward without a thread takes as it works.
+    pub(crate) fn hold_steward(&self) {
         self.inline.hold();
+    }
+
+    pub(crate) fn hold(&self) {
         self.inner.hold();
     }
 
