@@ -61,29 +61,6 @@ static void starts(int len, int port) {
     close(fd), wait(0);
 }
 
-/* The receiver of a connected socket knows its peer and where it peeks, beside a filter of so many
- * instructions that other options may not find room. */
-static void keeps(int len, int is_late, int port) {
-    int pair[2], fd = socket(AF_INET, SOCK_DGRAM, 0), from = 3, one = 1;
-    struct sockaddr_in own = at(own_ip(), port), peer;
-    socklen_t size = sizeof peer, word = sizeof from;
-    NOTE("%d instructions, set %s, of a connected socket", len, is_late ? "later" : "before");
-    socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
-    bind_to(fd, own_ip(), port);
-    SAY(connect(fd, (void *)&own, sizeof own));
-    SAY(setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &from, sizeof from));
-    setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one);
-    if (!is_late) SAY(attach(fd, len));
-    send_fd(pair[0], fd);
-    if (is_late) SAY(attach(fd, len));
-    close(fd), fd = receive_fd(pair[1]), from = -1;
-    SAY(getpeername(fd, (void *)&peer, &size));
-    NOTE("its own port: %d", peer.sin_port == own.sin_port);
-    SAY(getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &from, &word));
-    NOTE("peeks from %d", from);
-    close(fd), close(pair[0]), close(pair[1]);
-}
-
 int main(int argc, char **argv) {
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return 1;
     if (argc > 1) return hear(SOCKET, atoi(argv[1])), 0;
@@ -92,6 +69,4 @@ int main(int argc, char **argv) {
         for (int way = 0; way < 4; way++) passes(lens[i], way & 1, way & 2, port++);
         starts(lens[i], port++);
     }
-    int near[] = {100, 4080, 4083};
-    for (int i = 0; i < 3; i++) keeps(near[i], 0, port++), keeps(near[i], 1, port++);
 }

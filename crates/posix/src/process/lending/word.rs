@@ -71,15 +71,6 @@ impl Word {
         }
     }
 
-    /// Leaves what takes the same room in any word.
-    fn into_fixed(self) -> Word {
-        Word {
-            memberships: Vec::new(),
-            options: Options::default(),
-            ..self
-        }
-    }
-
     /// Gives the options to a socket that has learnt the others from the kernel's part.
     pub(crate) fn apply(self, socket: &Description) {
         let mut cold = socket.cold.lock();
@@ -228,19 +219,14 @@ fn constants_of(code: &[u8]) -> impl Iterator<Item = u32> + '_ {
     })
 }
 
-/// Returns the word that these constants carry.
-fn carried_by(word: &[u8]) -> Option<Word> {
+/// Returns the word at the beginning of a filter.
+fn word_in(code: &[u8]) -> Option<Word> {
+    let (word, filter) = parts_of(code);
     let mut constants = constants_of(word).skip(1);
     let len = constants.next()? as usize;
     let mut bytes: Vec<u8> = constants.flat_map(u32::to_le_bytes).collect();
     bytes.truncate(len);
-    Word::from_bytes(&bytes)
-}
-
-/// Returns the word at the beginning of a filter.
-fn word_in(code: &[u8]) -> Option<Word> {
-    let (word, filter) = parts_of(code);
-    let mut word = carried_by(word)?;
+    let mut word = Word::from_bytes(&bytes)?;
     if !filter.is_empty() && !is_group_filter(filter) {
         word.options.set(ATTACH.0, ATTACH.1, filter);
     }
@@ -261,7 +247,7 @@ impl Table {
 }
 
 /// Leaves word in the kernel's part, which never blocks itself and is not connected; its filter
-/// stays. What finds no room beside a long one is left out.
+/// stays. One that is too long with a word goes without.
 pub(crate) fn leave_word(
     kernel: &dyn Kernel,
     socket: &Description,
@@ -276,35 +262,31 @@ pub(crate) fn leave_word(
     // Another thread may set a filter.
     let _cold = socket.cold.lock();
     let now = code_at(kernel, fd);
-    if let Some(code) = fitted(&code_of(word), parts_of(&now).1) {
+    let code = with_filter(&code_of(word), parts_of(&now).1);
+    if code.len() <= INSTRUCTIONS_MAX * INSTRUCTION {
         let _ = attach_filter(kernel, fd, &code);
     }
 }
 
 /// Gives the kernel socket `fd` this filter, of which nothing is none, behind the word that it
-/// carries, as far as that finds room. Returns false, and does nothing, if it carries none.
+/// carries, or in its place if both are too long. Returns false, and does nothing, if it carries
+/// none.
 pub(crate) fn attach_behind_word(
     kernel: &dyn Kernel,
     fd: i32,
     filter: &[u8],
 ) -> Result<bool, Errno> {
     let now = code_at(kernel, fd);
-    let (word, _) = parts_of(&now);
-    if word.is_empty() {
-        return Ok(false);
+    match parts_of(&now) {
+        ([], _) => Ok(false),
+        (word, _) => {
+            let code = with_filter(word, filter);
+            let is_short = code.len() <= INSTRUCTIONS_MAX * INSTRUCTION;
+            // The filter counts for the program, the word only for a receiver.
+            let code = if is_short { &code } else { filter };
+            attach_filter(kernel, fd, code).map(|()| true)
+        }
     }
-    // The filter counts for the program, the word only for a receiver.
-    let code = fitted(word, filter);
-    attach_filter(kernel, fd, code.as_deref().unwrap_or(filter)).map(|()| true)
-}
-
-/// A filter behind a word, or behind the fixed part of one that is too long. `None`: the filter is.
-fn fitted(word: &[u8], filter: &[u8]) -> Option<Vec<u8>> {
-    let behind = |word: &[u8]| {
-        let code = with_filter(word, filter);
-        (code.len() <= INSTRUCTIONS_MAX * INSTRUCTION).then_some(code)
-    };
-    behind(word).or_else(|| behind(&code_of(&carried_by(word)?.into_fixed())))
 }
 
 /// Takes the word that was left in the kernel socket `fd`, and whether calls on it do not block.
@@ -414,30 +396,6 @@ mod tests {
         round(&word);
         assert!(word_in(&[0; 10 * INSTRUCTION]).is_none());
         assert!(word_in(&code_of(&word)[..5 * INSTRUCTION]).is_none());
-    }
-
-    #[test]
-    fn beside_a_long_filter_the_fixed_part_of_a_word_is_left() {
-        let mut word = Word {
-            inode: 7,
-            remote: Some("10.1.2.3:53".parse().unwrap()),
-            peek_offset: 3,
-            memberships: Vec::new(),
-            options: Options::default(),
-        };
-        let room = INSTRUCTIONS_MAX - code_of(&word).len() / INSTRUCTION;
-        word.options
-            .set(libc::SOL_SOCKET, libc::SO_ZEROCOPY, &1i32.to_ne_bytes());
-        let filter = instruction(RETURN, 7).repeat(room + 1);
-        let code = fitted(&code_of(&word), &filter[INSTRUCTION..]).unwrap();
-        let read = word_in(&code).unwrap();
-        assert_eq!((read.remote, read.peek_offset), (word.remote, 3));
-        assert!(!read.options.is_on(libc::SOL_SOCKET, libc::SO_ZEROCOPY));
-        assert_eq!(parts_of(&code).1, &filter[INSTRUCTION..]);
-        assert_eq!(fitted(&code_of(&word), &filter), None);
-        let code = fitted(&code_of(&word), &filter[..INSTRUCTION]).unwrap();
-        let read = word_in(&code).unwrap();
-        assert!(read.options.is_on(libc::SOL_SOCKET, libc::SO_ZEROCOPY));
     }
 
     #[test]
