@@ -277,7 +277,7 @@ impl Engine {
             first: range.first.max(pool.first),
             last: range.last.min(pool.last),
         };
-        // The ports of a block of the pool lie all over it: some eight or more are in the range.
+        // The ports of a block of the pool lie all over it: of 256 eight or more are in the range.
         let is_likely = common.first <= common.last && common.count() * 32 >= pool.count();
         let leased = is_likely.then(|| ports.lease_ports()).flatten();
         if leased.is_some() || common == range {

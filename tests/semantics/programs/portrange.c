@@ -81,25 +81,27 @@ static void beside_a_listener(const char *what, int port) {
     close(fd);
 }
 
+/* A port of the system's range, each for one socket. */
+static void by_one_port(const char *what, int first) {
+    NOTE("%s", what);
+    within("one port", SOCK_STREAM, first, first);
+    within("one port for datagrams", SOCK_DGRAM, first, first);
+    bound_within("a bound one", SOCK_STREAM, "0.0.0.0", first + 1);
+    bound_within("one with an address", SOCK_STREAM, own_ip(), first + 2);
+    bound_within("datagrams of a bound one", SOCK_DGRAM, "0.0.0.0", first + 3);
+    beside_a_listener("a listener's", first + 10);
+}
+
 int main(void) {
     char before[64] = "";
     int fd = open(FILE_OF_RANGE, O_RDONLY);
     SAY(read(fd, before, sizeof before - 1) > 0);
     close(fd);
     /* Before others, which might have one of these ports. */
-    within("one port", SOCK_STREAM, 40100, 40100);
-    within("one port for datagrams", SOCK_DGRAM, 40100, 40100);
-    bound_within("a bound one", SOCK_STREAM, "0.0.0.0", 40101);
-    bound_within("one with an address", SOCK_STREAM, own_ip(), 40102);
-    bound_within("datagrams of a bound one", SOCK_DGRAM, "0.0.0.0", 40103);
-    beside_a_listener("a listener's", 40110);
+    by_one_port("the range at the start", 40100);
     all_within("connections", SOCK_STREAM, 32768, 60999);
     set_range("20000 20999");
-    within("one port of it", SOCK_STREAM, 20010, 20010);
-    bound_within("a bound one of it", SOCK_STREAM, "0.0.0.0", 20011);
-    bound_within("one with an address of it", SOCK_STREAM, own_ip(), 20012);
-    bound_within("datagrams of a bound one of it", SOCK_DGRAM, "0.0.0.0", 20013);
-    beside_a_listener("a listener's of it", 20020);
+    by_one_port("another range", 20010);
     all_within("connections by another range", SOCK_STREAM, 20000, 20999);
     all_within("datagrams by it", SOCK_DGRAM, 20000, 20999);
     listen_within("a listener by it", 20000, 20999);

@@ -132,35 +132,26 @@ impl Server {
         if self.is_reported_by_another(client.process) {
             return (Vec::new(), 0);
         }
-        let listening = self
-            .resources
-            .state
-            .leases
-            .listeners
-            .of(id)
-            .map(|listener| SocketReport {
-                fd: None,
-                place: "stack".to_owned(),
-                kind: listener.protocol.name().to_owned(),
-                local: Some((listener.address, listener.port).into()),
-                remote: None,
-                why: "listens".to_owned(),
-            });
-        let connected = self
-            .regions_of(id)
-            .flat_map(directory::flows)
-            .map(|flow| SocketReport {
-                fd: None,
-                place: "stack".to_owned(),
-                kind: "tcp".to_owned(),
-                local: Some(flow.local),
-                remote: Some(flow.remote),
-                why: "connected".to_owned(),
-            });
-        let mut sockets: Vec<SocketReport> = listening.chain(connected).collect();
-        let count = sockets.len();
-        sockets.truncate(max);
-        (sockets, count)
+        let listeners = || self.resources.state.leases.listeners.of(id);
+        let flows: Vec<_> = self.regions_of(id).flat_map(directory::flows).collect();
+        let listening = listeners().map(|listener| SocketReport {
+            fd: None,
+            place: "stack".to_owned(),
+            kind: listener.protocol.name().to_owned(),
+            local: Some((listener.address, listener.port).into()),
+            remote: None,
+            why: "listens".to_owned(),
+        });
+        let connected = flows.iter().map(|flow| SocketReport {
+            fd: None,
+            place: "stack".to_owned(),
+            kind: "tcp".to_owned(),
+            local: Some(flow.local),
+            remote: Some(flow.remote),
+            why: "connected".to_owned(),
+        });
+        let sockets = listening.chain(connected).take(max).collect();
+        (sockets, listeners().count() + flows.len())
     }
 
     /// Returns whether the process has several engines, the first of which reports all its sockets.

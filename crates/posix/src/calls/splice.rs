@@ -328,9 +328,8 @@ fn fill(pipe: Descriptor, bytes: &[u8]) -> Result<usize, Divert> {
         let piece = &bytes[done..bytes.len().min(done + PIPE_SURE)];
         match rustix::io::write(pipe.as_fd(), piece) {
             Ok(count) => done += count,
-            Err(rustix::io::Errno::AGAIN) => break,
-            // Its write waited because another writer has taken the room.
-            Err(rustix::io::Errno::INTR) => break,
+            // Another writer has taken the room; a signal has ended the wait for more.
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => break,
             Err(rustix::io::Errno::PIPE) if done == 0 => return Err(Divert::Pipe),
             Err(_) if done > 0 => break,
             Err(error) => return Err(error.into()),

@@ -265,7 +265,7 @@ pub unsafe fn getsockopt(
         // SAFETY: the program's length word, not null.
         unsafe { *len = written as socklen_t };
         // SO_GET_FILTER without room asks for the length.
-        let asks_len = (level, name) == (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER) && room == 0;
+        let asks_len = (level, name) == (libc::SOL_SOCKET, libc::SO_GET_FILTER) && room == 0;
         if written > room as usize && !asks_len {
             return fail(Errno::EINVAL);
         }
