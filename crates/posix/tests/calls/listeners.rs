@@ -106,7 +106,14 @@ fn yields_after(comes: impl FnOnce(&World, i32, SocketAddr)) -> bool {
     world.engine().call(addr, 1);
     assert_eq!(world.engine().withdraw(), 1);
     comes(&world, listener, addr);
-    world.engine().is_yielding()
+    // The engine hears of it by a command.
+    for _ in 0..100 {
+        if !world.engine().is_yielding() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
 }
 
 #[test]
