@@ -131,8 +131,24 @@ def a_grandchild_that_waits_does_not_see_that_its_maker_is_killed(world):
 
 
 @test
+def a_program_that_a_child_has_become_goes_on_whose_maker_is_killed(world):
+    orphaned(world, 7337, "become", echoes)
+    orphaned(world, 7338, "used", echoes)
+
+
+@test
+def a_program_that_its_maker_has_started_goes_on_when_that_is_killed(world):
+    orphaned(world, 7339, "spawn", echoes)
+
+
+@test
 def all_bytes_arrive_that_a_maker_passes_on_as_it_is_killed(world):
     orphaned(world, 7340, "digest", is_digested)
+
+
+@test
+def all_bytes_arrive_that_a_maker_passes_on_to_another_program_as_it_is_killed(world):
+    orphaned(world, 7341, "sum", is_summed)
 
 
 @test(modes=("kernel", "instance"))
@@ -170,6 +186,14 @@ def echoes(world, port):
 
 
 def is_digested(world, port):
+    return is_told(world, port, lambda whole: whole.digest())
+
+
+def is_summed(world, port):
+    return is_told(world, port, lambda whole: b"%s  -\n" % whole.hexdigest().encode())
+
+
+def is_told(world, port, answer):
     """Whether all has arrived that is sent in pieces for longer than the maker lives."""
     with world.connect(port) as sock, sock.makefile("rb") as stream:
         whole = hashlib.blake2b()
@@ -180,7 +204,7 @@ def is_digested(world, port):
                 sock.sendall(piece)
                 time.sleep(random.uniform(0, 0.001))
             sock.shutdown(socket.SHUT_WR)
-            return stream.read() == whole.digest()
+            return stream.read() == answer(whole)
         except ConnectionError:
             return False
 

@@ -503,10 +503,11 @@ impl Attach for Client {
     fn take_left(
         &self,
         ends: (SocketAddr, SocketAddr),
+        family: u64,
         has: PassedOn,
         unread: Option<&[u8]>,
     ) -> LeftBehind {
-        self.ask_for_left(ends, has, unread)
+        self.ask_for_left((ends, family), has, unread)
     }
 
     fn is_port_of_instance(&self, transport: Transport, port: u16) -> bool {

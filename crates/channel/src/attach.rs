@@ -124,11 +124,13 @@ pub trait Attach: Send + Sync {
         self.policy()
     }
 
-    /// Takes the connection with these ends whose process was killed while this one might use it,
-    /// or asks whether it is there if `unread` is none: the bytes that this one has not read.
+    /// Takes the connection with these ends whose process, of that family, was killed while this
+    /// one might use it, or asks whether it is there if `unread` is none: the bytes that this one
+    /// has not read.
     fn take_left(
         &self,
         _ends: (SocketAddr, SocketAddr),
+        _family: u64,
         _has: PassedOn,
         _unread: Option<&[u8]>,
     ) -> LeftBehind {
@@ -146,7 +148,7 @@ pub trait Attach: Send + Sync {
     }
 
     /// Returns a secret that names the processes with which this one shares ports: it goes to
-    /// programs that inherit its listeners.
+    /// programs that inherit its listeners or connections.
     fn family(&self) -> u64 {
         0
     }

@@ -21,7 +21,7 @@ pub use slipstack_netctl as net;
 use slipstack_netctl::NetworkState;
 use slipstack_terms::Transport;
 
-pub use left_file::{LeftFile, PassedOn, UNSENT_MAX};
+pub use left_file::{LeftFile, PassedOn, UNSENT_MAX, WantedLeft};
 pub use report::{
     DeviceReport, EngineReport, InstanceReport, InterfaceReport, PortReport, ProgramReport,
     SocketReport, StatusReport, WhyReport,
@@ -32,7 +32,7 @@ pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitEntry};
 pub use viewer::{Viewer, of_another_user};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 26;
+pub const CONTROL_VERSION: u32 = 27;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -135,16 +135,10 @@ pub enum Request {
         local: SocketAddr,
         remote: SocketAddr,
     },
-    /// A connection of a killed process of this client's family, which this client may use too.
+    /// A connection of a killed process, which this client may use too.
     /// The reply carries a file with it ([`LeftFile`]). Refused as [`Refusal::Busy`] if its owner
     /// lives, as far as the keeper knows.
-    TakeLeft {
-        local: SocketAddr,
-        remote: SocketAddr,
-        has: PassedOn,
-        /// The client asks only whether the connection is there.
-        is_question: bool,
-    },
+    TakeLeft(WantedLeft),
     /// Carries one channel region of this process: its flow directory lists the flows to end after
     /// a crash, its handover area the connections to complete after an orderly end.
     RegisterRegion {

@@ -4,7 +4,9 @@ orphaned.py ADDRESS PORT SECONDS [WAY]
 The parent is killed at once, or at any instant within SECONDS. The child begins to read now or a
 little later. WAY: how it waits (recv, timeout, poll, select, epoll, edges, oneshot), or "digest":
 it sends nothing but a digest of all that has come, or "full": it has no descriptors left when its
-parent is killed, and sends a digest, or "grandchild": a child of the child polls instead."""
+parent is killed, and sends a digest, or "grandchild": a child of the child polls instead, or
+another program has the connection as its standard streams: cat in the child ("become"), which has
+echoed something before ("used"), or started by the parent ("spawn"), or b2sum ("sum")."""
 
 import hashlib
 import os
@@ -116,13 +118,30 @@ def check(sock, events):
     assert [fd for fd, what in events if not what & BAD] == [sock.fileno()], events
 
 
+def become(sock, way):
+    if way == "used":
+        sock.sendall(sock.recv(4096))
+    os.dup2(sock.fileno(), 0)
+    os.dup2(sock.fileno(), 1)
+    os.execvp(*(("b2sum", ["b2sum"]) if way == "sum" else ("cat", ["cat"])))
+
+
+def spawn(sock):
+    actions = [(os.POSIX_SPAWN_DUP2, sock.fileno(), number) for number in (0, 1)]
+    os.posix_spawnp("cat", ["cat"], os.environ, file_actions=actions)
+
+
 def make(server, chance, seconds, way):
     sock, _ = server.accept()
     # A handshake with it would end with it.
     server.close()
     global MAKER
     MAKER = os.getpid()
-    if os.fork() == 0:
+    if way == "spawn":
+        spawn(sock)
+    elif os.fork() == 0:
+        if way in ("become", "used", "sum"):
+            become(sock, way)
         if way == "grandchild":
             way = "poll"
             if child := os.fork():

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use slipstack_channel::control::{LeftFile, Refusal, Reply, Request, read_bytes, text_file};
+use slipstack_channel::control::{
+    LeftFile, Refusal, Reply, Request, WantedLeft, read_bytes, text_file,
+};
 use slipstack_channel::{LeftBehind, PassedOn};
 
 use super::{Client, FirstPeer, State};
@@ -13,16 +15,17 @@ use crate::error::Error;
 impl Client {
     pub(super) fn ask_for_left(
         &self,
-        (local, remote): (SocketAddr, SocketAddr),
+        ((local, remote), family): ((SocketAddr, SocketAddr), u64),
         has: PassedOn,
         unread: Option<&[u8]>,
     ) -> LeftBehind {
-        let request = Request::TakeLeft {
+        let request = Request::TakeLeft(WantedLeft {
             local,
             remote,
             has,
             is_question: unread.is_none(),
-        };
+            family,
+        });
         // The answer comes with a file. If there were no room for it, the connection would be lost.
         if text_file(b"").is_err() {
             return LeftBehind::Unasked;

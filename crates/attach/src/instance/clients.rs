@@ -192,14 +192,9 @@ impl ControlServer {
                 true => refuse(Refusal::AddressInUse, "the port has connections"),
                 false => Ok((Reply::Done, Vec::new())),
             },
-            Request::TakeLeft {
-                local,
-                remote,
-                has,
-                is_question,
-            } => {
-                let file = fds.into_iter().next().filter(|_| !is_question);
-                self.on_take_left(token, (local, remote), (has, file), engine)
+            Request::TakeLeft(wanted) => {
+                let file = fds.into_iter().next().filter(|_| !wanted.is_question);
+                self.on_take_left(token, &wanted, file, engine)
             }
             Request::Stop { .. } => {
                 self.is_stopping = true;

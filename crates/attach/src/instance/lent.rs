@@ -1,16 +1,14 @@
 //! Connections of killed programs that other programs of the instance may go on with: they wait
 //! here until one of these asks for them, as in the keeper.
 
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use slipstack_channel::PassedOn;
-use slipstack_channel::control::{LeftFile, Refusal, Reply, read_exactly, text_file};
+use slipstack_channel::control::{LeftFile, Refusal, Reply, WantedLeft, read_exactly, text_file};
 use slipstack_engine::{ClientId, Engine, Instant, UserState};
 use slipstack_mem::Region;
 use slipstack_mem::process::{explained, has_ended};
 
-use super::clients::{Answer, refuse};
+use super::clients::{Answer, Session, refuse};
 use super::reception::ControlServer;
 use crate::door::random_u64;
 
@@ -90,18 +88,19 @@ impl ControlServer {
     pub(super) fn on_take_left(
         &mut self,
         token: u64,
-        ends: (SocketAddr, SocketAddr),
-        (has, unread): (PassedOn, Option<OwnedFd>),
+        wanted: &WantedLeft,
+        unread: Option<OwnedFd>,
         engine: &mut Engine,
     ) -> Answer {
-        let session = self.sessions.get(&token);
-        let asker = session.and_then(|it| Some((it.family()?, it.pid()?)));
+        let (ends, has) = ((wanted.local, wanted.remote), wanted.has);
+        let asker = self.sessions.get(&token).and_then(Session::pid);
         let Some((client, is_alive)) = engine.find_user(ends) else {
             return refuse(Refusal::Unknown, "no such connection waits");
         };
         let is_left = |left: &Left| {
-            let is_its = asker.is_some_and(|(family, _)| left.family == family);
-            left.client == client && is_its && engine.is_left(client, &left.channel)
+            left.client == client
+                && left.family == wanted.family
+                && engine.is_left(client, &left.channel)
         };
         if !self.left.all.iter().any(is_left) {
             return match is_alive {
@@ -109,7 +108,7 @@ impl ControlServer {
                 false => refuse(Refusal::Unknown, "no such connection waits"),
             };
         }
-        let user = asker.map_or(0, |(_, pid)| pid);
+        let user = asker.unwrap_or(0);
         let Some(mut told) = engine.look_at_lent(client, ends, user) else {
             return refuse(Refusal::Unknown, "another process uses the connection");
         };

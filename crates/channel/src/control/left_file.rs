@@ -8,6 +8,8 @@
 //!     received bytes
 //! ```
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 /// Most bytes in the send ring of a connection that another process goes on with.
@@ -20,6 +22,18 @@ pub struct PassedOn {
     pub unread: u32,
     /// Number of all, modulo 2^32. `None`: it is not known.
     pub given: Option<u32>,
+}
+
+/// A connection of a killed process that a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WantedLeft {
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+    /// The family of its process.
+    pub family: u64,
+    pub has: PassedOn,
+    /// The client asks only whether the connection is there.
+    pub is_question: bool,
 }
 
 /// A connection that a killed process has left. The last part are received bytes.

@@ -1,15 +1,14 @@
 //! Hands connections of killed programs to other processes that use them, or ends them.
 
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use slipstack_channel::PassedOn;
-use slipstack_channel::control::{LeftFile, Refusal, Reply, UNSENT_MAX, text_file};
+use slipstack_channel::control::{LeftFile, Refusal, Reply, UNSENT_MAX, WantedLeft, text_file};
 use slipstack_device::{Flow, Transport};
 use slipstack_mem::process::explained;
 use tracing::info;
 
-use crate::leases::ClientId;
+use crate::leases::{ClientId, Family};
 use crate::net::Net;
 
 use super::Server;
@@ -17,29 +16,23 @@ use super::clients::{Answer, refuse};
 use super::lent::Lent;
 
 impl Server {
-    pub(super) fn on_take_left(
-        &mut self,
-        client: ClientId,
-        (local, remote): (SocketAddr, SocketAddr),
-        has: PassedOn,
-        is_question: bool,
-    ) -> Answer {
+    pub(super) fn on_take_left(&mut self, client: ClientId, wanted: &WantedLeft) -> Answer {
+        let WantedLeft { local, remote, .. } = *wanted;
         let flow = Flow {
             proto: Transport::Tcp,
             local,
             remote,
         };
         let asker = self.resources.state.leases.clients.find(client);
-        let family = asker.map_or_else(super::lone_family, |client| client.family);
         let user = asker.map(|client| client.process.pid);
-        let Some(at) = self.lent.find(&flow, family, user) else {
+        let Some(at) = self.lent.find(&flow, Family(wanted.family), user) else {
             let is_owned = self.living_flows().iter().any(|(it, _)| *it == flow);
             return match is_owned {
                 true => refuse(Refusal::Busy, "the owner of the connection lives"),
                 false => refuse(Refusal::Unknown, "no such connection waits"),
             };
         };
-        if is_question {
+        if wanted.is_question {
             if self.lent.unsent(at) > UNSENT_MAX {
                 return refuse(
                     Refusal::Unknown,
@@ -51,7 +44,7 @@ impl Server {
             return Ok((Reply::Done, vec![file]));
         }
         let lent = self.lent.take(at);
-        match passed(&lent, has) {
+        match passed(&lent, wanted.has) {
             Ok(file) => {
                 info!(%local, %remote, client = client.0, "a lent connection goes on");
                 Ok((Reply::Done, vec![file]))

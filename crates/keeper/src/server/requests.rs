@@ -116,12 +116,7 @@ impl Server {
                 is_on,
             } => self.on_steer_flow(client, (local, remote), is_on),
             Request::BringFlow { local, remote } => self.on_bring_flow(client, local, remote),
-            Request::TakeLeft {
-                local,
-                remote,
-                has,
-                is_question,
-            } => self.on_take_left(client, (local, remote), has, is_question),
+            Request::TakeLeft(wanted) => self.on_take_left(client, &wanted),
             Request::RegisterRegion { id } => self.on_region(client, id, fds),
             Request::RegisterReport => self.on_report(client, fds),
             Request::Filter { known } => self.on_filter(&known),

@@ -1,11 +1,13 @@
 //! The lending state of a process.
 
 use std::collections::HashMap;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{SocketType, sockopt};
+use slipstack_channel::control::text_file;
 use slipstack_mem::{Descriptor, Lock, raised, raised_copy};
 
 use crate::epoll::{self, Set, add_kernel_part, remove_kernel_part, sets_of};
@@ -25,11 +27,11 @@ use crate::socket::kernel_socket::{replace, set_nonblocking};
 const BRANCH: char = 'b';
 
 /// Returns the name of a control socket in the text for a new program. `is_branch`: another process
-/// than the owner has made it.
-pub(crate) fn control_name(number: i32, is_branch: bool) -> String {
+/// than the owner has made it. `family`: the owner's.
+pub(crate) fn control_name(number: i32, is_branch: bool, family: u64) -> String {
     match is_branch {
-        true => format!("{number}{BRANCH}"),
-        false => number.to_string(),
+        true => format!("{number}{BRANCH}.{family:x}"),
+        false => format!("{number}.{family:x}"),
     }
 }
 
@@ -41,6 +43,8 @@ pub(crate) struct StewardSockets {
     /// Sockets that have not been used, by their stewards' numbers for them and the control
     /// socket's number: one may have several descriptors.
     pub(crate) held: HashMap<(u64, i32), Arc<Description>, BuildIdHasher>,
+    /// Sockets that have been used, by the tokens of their pairs and the control socket's number.
+    pub(crate) taken: HashMap<(u64, i32), Arc<Description>, BuildIdHasher>,
 }
 
 /// The part of a process that lends and borrows.
@@ -59,6 +63,8 @@ pub(crate) struct Lending {
     pub(crate) commons: Lock<Vec<i32>>,
     /// The control sockets to the stewards of others.
     pub(crate) controls: Lock<Vec<Arc<Control>>>,
+    /// Files for the program that this one is about to become.
+    pub(crate) handed: Lock<Vec<OwnedFd>>,
     pub(crate) post: post::Post,
     /// Connections of others stay there: this process may not drive an engine.
     pub(crate) keeps_out: AtomicBool,
@@ -180,8 +186,19 @@ impl Lending {
         }
     }
 
+    /// Leaves bytes to the program that this one is about to become. Returns the number of the file
+    /// with them.
+    pub(crate) fn hand(&self, bytes: &[u8]) -> Option<i32> {
+        let file = raised(text_file(bytes).ok()?);
+        fcntl_setfd(&file, FdFlags::empty()).ok()?;
+        let number = file.as_raw_fd();
+        self.handed.lock().push(file);
+        Some(number)
+    }
+
     /// Marks the control sockets close-on-exec again after a failed `exec`.
     pub(crate) fn keep_controls(&self) {
+        self.handed.lock().clear();
         for control in self.controls.lock().iter() {
             let _ = fcntl_setfd(control.end(), FdFlags::CLOEXEC);
         }
@@ -194,6 +211,8 @@ impl Lending {
         name: &str,
         steward_sockets: &mut StewardSockets,
     ) -> Option<Arc<Control>> {
+        let (name, family) = name.split_once('.')?;
+        let family = u64::from_str_radix(family, 16).ok()?;
         let is_branch = name.ends_with(BRANCH);
         let number: i32 = name.trim_end_matches(BRANCH).parse().ok()?;
         let mut ways = steward_sockets.ways.iter();
@@ -207,10 +226,11 @@ impl Lending {
         }
         let end = came.as_fd().try_clone_to_owned().ok()?;
         came.close();
-        let control = Arc::new(match is_branch {
+        let control = match is_branch {
             true => Control::branch(raised(end)),
             false => Control::new(raised(end)),
-        });
+        };
+        let control = Arc::new(control.of_family(Some(family)));
         self.controls.lock().push(Arc::clone(&control));
         steward_sockets.ways.push((number, Arc::clone(&control)));
         Some(control)
@@ -264,13 +284,14 @@ mod tests {
     use crate::socket::borrowed::child_message::control_pair;
 
     #[test]
-    fn a_new_program_knows_which_control_sockets_the_owner_has_made() {
+    fn a_new_program_knows_who_has_made_control_sockets_and_of_which_family_the_owner_is() {
         for is_branch in [false, true] {
             let (_ours, theirs) = control_pair().unwrap();
-            let name = control_name(theirs.into_raw_fd(), is_branch);
+            let name = control_name(theirs.into_raw_fd(), is_branch, u64::MAX);
             let (lending, mut known) = (Lending::default(), StewardSockets::default());
             let control = lending.way(&name, &mut known).unwrap();
             assert_eq!(control.is_branch(), is_branch);
+            assert_eq!(control.family(), Some(u64::MAX));
             let again = lending.way(&name, &mut known).unwrap();
             assert!(Arc::ptr_eq(&control, &again));
         }

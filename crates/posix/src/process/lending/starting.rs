@@ -3,9 +3,12 @@
 //!
 //! A text describes its numbers (see [`Process::inherit`]): `h5n/ID/CONTROL/INODE/LOCAL/REMOTE` is
 //! a connection that no process has used yet, `d5n/…` the same for a datagram socket,
-//! `c5/ID/TOKEN/CONTROL/1/INODE/LOCAL/REMOTE` the end of a pair, `c5` one without a control socket
-//! to its steward. CONTROL is a number, with `b` behind it if another process than the owner has
-//! made the socket.
+//! `c5/ID/TOKEN/CONTROL/STATE/INODE/LOCAL/REMOTE` the end of a pair, `c5` one without a control
+//! socket to its steward. STATE is `1` if all that comes is passed on without requests, otherwise
+//! `0`, then `r` if the kernel counts what is read, and `s` with the number of a file that has what
+//! `Sent::leave` returns. CONTROL is a number, with `b` behind it if another process than the owner
+//! has made the socket, a point and the owner's family: if the owner is killed, who asks for the
+//! connection must know it.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,6 +17,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{SocketType, sockopt};
+use slipstack_channel::control::read_bytes;
 use slipstack_mem::Descriptor;
 
 use crate::addr::Family;
@@ -22,10 +26,13 @@ use crate::lending::fork::Fork;
 use crate::lending::post::Charge;
 use crate::lending::{StewardSockets, control_name};
 use crate::process::Process;
+use crate::process::engines::Engines;
 use crate::process::lending::borrow::UserKind;
 use crate::process::lending::passing::learn_times;
+use crate::process::lending::taking::has_other_threads;
 use crate::process::lending::word::read_word;
 use crate::socket::borrowed::Names;
+use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::{Borrowed, ReadRequest};
 use crate::socket::description::{Decided, Description, Kind, New};
 
@@ -152,7 +159,8 @@ impl Process {
                     let names = found.ok().map(|at| &fork.names[at]);
                     let control = fork.control.as_ref().map(|(_, childs)| childs.as_raw_fd());
                     names.zip(control).map(|(names, control)| {
-                        held(&socket, *to, names, &control_name(control, false))
+                        let name = control_name(control, false, self.engines.attach.family());
+                        held(&socket, *to, names, &name)
                     })
                 }
                 Some(Decided::Foreign(it)) => {
@@ -164,7 +172,12 @@ impl Process {
                         (&socket, self.ids.inode_of(&socket)),
                         it,
                         *to,
-                        branch.map(|it| control_name(it.childs.as_raw_fd(), true)),
+                        (
+                            branch.map(|it| {
+                                self.engines.way_name(&it.of, it.childs.as_raw_fd(), true)
+                            }),
+                            None,
+                        ),
                     ))
                 }
                 _ => None,
@@ -191,7 +204,10 @@ impl Process {
         number: i32,
         hears: bool,
     ) -> Option<String> {
-        it.stop_counting(&*self.kernel, socket);
+        // What another thread does between this and the `exec` would not be counted.
+        if !hears || has_other_threads(1) {
+            it.stop_counting(&*self.kernel, socket);
+        }
         if !hears {
             // The descriptor number holds a kernel datagram socket.
             if socket.kind == Kind::Dgram {
@@ -207,10 +223,12 @@ impl Process {
         self.leave_word_of_lent(socket);
         let control = it.control().map(|control| {
             let _ = fcntl_setfd(control.end(), FdFlags::empty());
-            control_name(control.number(), control.is_branch())
+            self.engines
+                .way_name(&control, control.number(), control.is_branch())
         });
         let named = (&**socket, self.ids.inode_of(socket));
-        Some(borrowed(named, it, number, control))
+        let handed = it.sent.leave().and_then(|left| self.lending.hand(&left));
+        Some(borrowed(named, it, number, (control, handed)))
     }
 
     /// Leaves word in the kernel's part of a datagram socket that is lent to another program, if
@@ -289,17 +307,31 @@ impl Process {
         };
         let (id, token) = (id.parse().ok()?, parts.next()?.parse().ok()?);
         let control = self.lending.way(parts.next()?, steward_sockets)?;
-        let is_streaming = parts.next()? != "0";
+        let state = parts.next()?;
+        let handed = state
+            .split_once('s')
+            .and_then(|(_, file)| read_handed(file));
         let names = Names::parse(id, parts.next()?)?;
         let number = Descriptor::new(fd)?;
+        let key = (token, control.number());
+        if let Some(socket) = steward_sockets.taken.get(&key) {
+            self.install(number, socket);
+            return Some(());
+        }
         let kind = match sockopt::socket_type(number.as_fd()).ok()? {
             SocketType::SEQPACKET => Kind::Dgram,
             _ => Kind::Stream,
         };
         let flags = rustix::fs::fcntl_getfl(number.as_fd()).ok()?;
         let it = Borrowed::new(id, Some(&names), Some(control), Some(token));
-        if is_streaming {
+        if state.starts_with('1') {
             it.note_streaming();
+        }
+        if state.contains('r') {
+            it.reads.go_on();
+        }
+        if let Some(left) = handed {
+            it.sent.go_on(&left);
         }
         let is_nonblocking = flags.contains(rustix::fs::OFlags::NONBLOCK);
         let socket = foreign(self.ids.next(), it, kind, is_nonblocking);
@@ -307,6 +339,7 @@ impl Process {
         socket.has_kernel.store(true, Ordering::Release);
         learn_times(number, &socket);
         self.install(number, &socket);
+        steward_sockets.taken.insert(key, socket);
         Some(())
     }
 
@@ -330,6 +363,14 @@ impl Process {
     }
 }
 
+/// The bytes in a file that the former program of this process has left, which is closed.
+fn read_handed(number: &str) -> Option<Vec<u8>> {
+    let number = Descriptor::new(number.parse().ok()?)?;
+    let file = number.as_fd().try_clone_to_owned().ok()?;
+    number.close();
+    read_bytes(file).ok()
+}
+
 fn held(socket: &Description, number: i32, names: &Names, control: &str) -> String {
     let letter = match socket.kind {
         Kind::Stream => 'h',
@@ -344,7 +385,7 @@ fn borrowed(
     (socket, inode): (&Description, u64),
     it: &Borrowed,
     number: i32,
-    control: Option<String>,
+    (control, handed): (Option<String>, Option<i32>),
 ) -> String {
     let Some(control) = control else {
         return format!("c{number}");
@@ -359,10 +400,21 @@ fn borrowed(
     match it.token() {
         Some(token) => {
             let (id, streams) = (it.id, u8::from(it.is_streaming()));
+            let reads = if it.reads.are_counted() { "r" } else { "" };
+            let sent = handed.map_or_else(String::new, |number| format!("s{number}"));
             let rest = names.text();
-            format!("c{number}/{id}/{token}/{control}/{streams}/{rest}")
+            format!("c{number}/{id}/{token}/{control}/{streams}{reads}{sent}/{rest}")
         }
         None => held(socket, number, &names, &control),
+    }
+}
+
+impl Engines {
+    /// Returns the name for a new program of a socket under `number` which leads to the same owner
+    /// as `control`.
+    fn way_name(&self, control: &Control, number: i32, is_branch: bool) -> String {
+        let family = control.family().unwrap_or_else(|| self.attach.family());
+        control_name(number, is_branch, family)
     }
 }
 

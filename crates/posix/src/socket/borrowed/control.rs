@@ -63,6 +63,8 @@ pub(crate) struct Control {
     end: OwnedFd,
     /// Another process than the owner has made it.
     is_branch: bool,
+    /// The family of the owner; `None`: this process's.
+    family: Option<u64>,
     /// Taken while an answer is awaited. The questions that a silent owner has.
     turn: Lock<Vec<Message>>,
     /// The owner has not answered in time, and nothing has come from it since: it may be stopped.
@@ -77,6 +79,7 @@ impl Control {
         Control {
             end,
             is_branch: false,
+            family: None,
             turn: Lock::default(),
             is_silent: AtomicBool::new(false),
             outbox: Lock::default(),
@@ -90,6 +93,15 @@ impl Control {
             is_branch: true,
             ..Control::new(end)
         }
+    }
+
+    /// The control socket, to an owner of another family than this process if there is one.
+    pub(crate) fn of_family(self, family: Option<u64>) -> Control {
+        Control { family, ..self }
+    }
+
+    pub(crate) fn family(&self) -> Option<u64> {
+        self.family
     }
 
     pub(crate) fn is_branch(&self) -> bool {

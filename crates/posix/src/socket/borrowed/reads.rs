@@ -31,6 +31,11 @@ impl Reads {
         self.are_counted.store(is_set && !is_own, Ordering::Relaxed);
     }
 
+    /// The former program of this process has begun to count.
+    pub(crate) fn go_on(&self) {
+        self.are_counted.store(true, Ordering::Relaxed);
+    }
+
     /// Whether SO_PEEK_OFF has this purpose, and not the program's.
     pub(crate) fn are_counted(&self) -> bool {
         self.are_counted.load(Ordering::Relaxed)

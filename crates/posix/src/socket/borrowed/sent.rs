@@ -30,6 +30,25 @@ impl Sent {
         };
     }
 
+    /// As [`Sent::begin`], in a program whose predecessor has left these bytes.
+    pub(crate) fn go_on(&self, left: &[u8]) {
+        if let Some((count, last)) = left.split_first_chunk() {
+            *self.0.lock() = Written {
+                is_exact: true,
+                count: u64::from_le_bytes(*count),
+                last: last.to_vec(),
+            };
+        }
+    }
+
+    /// Returns what this program leaves to the one that it becomes. `None`: it is not known how
+    /// much has been written.
+    pub(crate) fn leave(&self) -> Option<Vec<u8>> {
+        let written = self.0.lock();
+        let count = written.is_exact.then_some(written.count)?;
+        Some([&count.to_le_bytes(), &*written.last].concat())
+    }
+
     /// Bytes are being written that are not counted.
     pub(crate) fn lose(&self) {
         *self.0.lock() = Written::default();
@@ -88,6 +107,21 @@ mod tests {
         write(&sent, &[7; KEPT_MAX], KEPT_MAX);
         assert_eq!(sent.after(5).unwrap().len(), KEPT_MAX);
         assert_eq!(sent.after(4), None, "not kept");
+    }
+
+    #[test]
+    fn a_program_goes_on_with_what_its_predecessor_has_left() {
+        let (former, sent) = (Sent::default(), Sent::default());
+        assert_eq!(former.leave(), None, "others have written");
+        former.begin();
+        write(&former, b"abc", 3);
+        sent.go_on(&former.leave().unwrap());
+        write(&sent, b"de", 2);
+        assert_eq!(sent.after(1).unwrap(), b"bcde");
+        assert_eq!(sent.after(5).unwrap(), b"");
+        let damaged = Sent::default();
+        damaged.go_on(b"short");
+        assert_eq!(damaged.after(0), None);
     }
 
     #[test]
