@@ -1,6 +1,7 @@
 //! [`Attach`] for programs: does nothing until the first socket needs an engine.
 
 mod left;
+mod ports;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,9 +12,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::control::{
-    Attached, ControlSocket, Descriptor, Refusal, Reply, Request, StatusReport, Welcome,
+    Attached, ControlSocket, Descriptor, Refusal, Reply, Request, Welcome,
 };
-use slipstack_channel::report::ON_KERNEL;
 use slipstack_channel::{
     Attach, AttachError, EngineHandle, LeftBehind, PassedOn, Policy, ProgramEnd, REGION_LEN_MAX,
     Transport,
@@ -52,6 +52,7 @@ pub fn client_with(settings: &Settings, hook: Option<Arc<HookMaker>>) -> Arc<dyn
         settings: settings.clone(),
         program: Identity::of_this_process().program,
         family: AtomicU64::new(random_u64()),
+        heirs: random_u64(),
         generation: AtomicUsize::new(0),
         states: std::array::from_fn(|_| Lock::new(State::default())),
     })
@@ -71,6 +72,8 @@ struct Client {
     /// Inherited over fork, and over exec together with a listener: processes of one family share
     /// their ports.
     family: AtomicU64,
+    /// Inherited over fork, and told to programs that have connections of this one.
+    heirs: u64,
     /// Counts forks. Each child has a state of its own: that of its parent may have been locked.
     generation: AtomicUsize,
     states: [Lock<State>; GENERATIONS],
@@ -126,6 +129,7 @@ impl Client {
         Identity {
             program: self.program.clone(),
             family: self.family(),
+            heirs: self.heirs,
             instance: None,
         }
     }
@@ -360,18 +364,6 @@ fn places(settings: &Settings) -> Vec<Settings> {
     names.map(place).collect()
 }
 
-/// Returns whether a program of an instance has bound the port.
-fn has_bound(report: &StatusReport, transport: Transport, port: u16) -> bool {
-    let programs = report.instances.iter().flat_map(|it| &it.programs);
-    let mut sockets = programs.flat_map(|program| &program.sockets);
-    sockets.any(|socket| {
-        socket.kind == transport.name()
-            && socket.remote.is_none()
-            && socket.local.is_some_and(|local| local.port() == port)
-            && socket.place != ON_KERNEL
-    })
-}
-
 /// A refusal of an instance is final; any other answer, and none, may come from one that ends,
 /// starts or is away.
 fn of_instance(error: Error) -> AttachError {
@@ -476,6 +468,10 @@ impl Attach for Client {
         self.places.len() > 1
     }
 
+    fn heirs(&self) -> u64 {
+        self.heirs
+    }
+
     fn family(&self) -> u64 {
         self.family.load(Ordering::Relaxed)
     }
@@ -503,11 +499,11 @@ impl Attach for Client {
     fn take_left(
         &self,
         ends: (SocketAddr, SocketAddr),
-        family: u64,
+        heirs: u64,
         has: PassedOn,
         unread: Option<&[u8]>,
     ) -> LeftBehind {
-        self.ask_for_left((ends, family), has, unread)
+        self.ask_for_left((ends, heirs), has, unread)
     }
 
     fn is_port_of_instance(&self, transport: Transport, port: u16) -> bool {
@@ -517,7 +513,7 @@ impl Attach for Client {
         let mut state = self.state().lock();
         self.settle_place(&mut state);
         match self.ask(&mut state, &Request::Status) {
-            Ok(Reply::Status(report)) => has_bound(&report, transport, port),
+            Ok(Reply::Status(report)) => ports::has_bound(&report, transport, port),
             Ok(_) | Err(_) => false,
         }
     }

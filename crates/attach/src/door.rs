@@ -24,6 +24,7 @@ pub const ANSWER_MS: u64 = 10_000;
 pub struct Identity {
     pub program: String,
     pub family: u64,
+    pub heirs: u64,
     pub instance: Option<String>,
 }
 
@@ -34,6 +35,7 @@ impl Identity {
         Identity {
             program: name.trim_end().to_owned(),
             family: random_u64(),
+            heirs: 0,
             instance: None,
         }
     }
@@ -43,6 +45,7 @@ impl Identity {
             version: CONTROL_VERSION,
             program: self.program.clone(),
             family: self.family,
+            heirs: self.heirs,
             instance: self.instance.clone(),
             capability,
             resume,

@@ -124,13 +124,13 @@ pub trait Attach: Send + Sync {
         self.policy()
     }
 
-    /// Takes the connection with these ends whose process, of that family, was killed while this
-    /// one might use it, or asks whether it is there if `unread` is none: the bytes that this one
-    /// has not read.
+    /// Takes the connection with these ends whose process, with that secret of its heirs, was
+    /// killed while this one might use it, or asks whether it is there if `unread` is none: the
+    /// bytes that this one has not read.
     fn take_left(
         &self,
         _ends: (SocketAddr, SocketAddr),
-        _family: u64,
+        _heirs: u64,
         _has: PassedOn,
         _unread: Option<&[u8]>,
     ) -> LeftBehind {
@@ -147,8 +147,14 @@ pub trait Attach: Send + Sync {
         false
     }
 
+    /// Returns a secret by which programs that have connections of this process go on with them if
+    /// it is killed.
+    fn heirs(&self) -> u64 {
+        0
+    }
+
     /// Returns a secret that names the processes with which this one shares ports: it goes to
-    /// programs that inherit its listeners or connections.
+    /// programs that inherit its listeners.
     fn family(&self) -> u64 {
         0
     }

@@ -49,6 +49,9 @@ pub struct Hello {
     /// Drawn at random by a program image and inherited by the children it forks. A process that
     /// knows it may listen on the same ports.
     pub family: u64,
+    /// Drawn and inherited in the same way. A process that knows it may go on with connections
+    /// which this one has lent, if this one is killed. 0: nobody may.
+    pub heirs: u64,
     /// Name of the instance, if this is one.
     pub instance: Option<String>,
     /// Proof that this process may use the device, from the [`Welcome`] of an ancestor. Needed only

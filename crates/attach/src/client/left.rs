@@ -15,7 +15,7 @@ use crate::error::Error;
 impl Client {
     pub(super) fn ask_for_left(
         &self,
-        ((local, remote), family): ((SocketAddr, SocketAddr), u64),
+        ((local, remote), heirs): ((SocketAddr, SocketAddr), u64),
         has: PassedOn,
         unread: Option<&[u8]>,
     ) -> LeftBehind {
@@ -24,7 +24,7 @@ impl Client {
             remote,
             has,
             is_question: unread.is_none(),
-            family,
+            heirs,
         });
         // The answer comes with a file. If there were no room for it, the connection would be lost.
         if text_file(b"").is_err() {

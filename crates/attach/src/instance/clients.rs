@@ -42,7 +42,8 @@ struct Program {
     pid: u32,
     uid: u32,
     name: String,
-    family: u64,
+    /// See [`slipstack_channel::control::Hello::heirs`].
+    heirs: u64,
 }
 
 impl Session {
@@ -65,9 +66,9 @@ impl Session {
     }
 
     /// `None`: it has none, so that no other process goes on with its connections.
-    pub(super) fn family(&self) -> Option<u64> {
-        let family = self.program.as_ref()?.family;
-        (family != 0).then_some(family)
+    pub(super) fn heirs(&self) -> Option<u64> {
+        let heirs = self.program.as_ref()?.heirs;
+        (heirs != 0).then_some(heirs)
     }
 
     fn describe(&self, instance: &str, sockets_max: usize) -> Option<ProgramReport> {
@@ -253,7 +254,7 @@ impl ControlServer {
                 pid: peer.pid,
                 uid: peer.uid,
                 name,
-                family: hello.family,
+                heirs: hello.heirs,
             });
         }
         let ticket = self.tickets.issue();

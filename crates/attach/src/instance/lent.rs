@@ -25,8 +25,8 @@ struct Left {
     until: u64,
     client: ClientId,
     channel: Region,
-    /// Number that the processes of its family have, and no others know.
-    family: u64,
+    /// Number that processes know which have connections of it.
+    heirs: u64,
 }
 
 /// All killed programs that have left such connections.
@@ -37,12 +37,12 @@ pub(super) struct AllLeft {
 }
 
 impl AllLeft {
-    pub(super) fn add(&mut self, now: Instant, client: ClientId, channel: Region, family: u64) {
+    pub(super) fn add(&mut self, now: Instant, client: ClientId, channel: Region, heirs: u64) {
         self.all.push(Left {
             until: now.0 + WAIT_NS,
             client,
             channel,
-            family,
+            heirs,
         });
     }
 
@@ -99,7 +99,7 @@ impl ControlServer {
         };
         let is_left = |left: &Left| {
             left.client == client
-                && left.family == wanted.family
+                && left.heirs == wanted.heirs
                 && engine.is_left(client, &left.channel)
         };
         if !self.left.all.iter().any(is_left) {

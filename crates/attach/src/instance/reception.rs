@@ -248,8 +248,8 @@ impl ControlServer {
             if !engine.is_staying(*client, channel) || !engine.detach_client(now, *client) {
                 continue;
             }
-            match session.family() {
-                Some(family) => self.left.add(now, *client, channel.clone(), family),
+            match session.heirs() {
+                Some(heirs) => self.left.add(now, *client, channel.clone(), heirs),
                 None => {
                     // Nobody can ask for its connections.
                     engine.end_lent(now, *client, |user| match state_of(user) {

@@ -29,8 +29,8 @@ pub struct PassedOn {
 pub struct WantedLeft {
     pub local: SocketAddr,
     pub remote: SocketAddr,
-    /// The family of its process.
-    pub family: u64,
+    /// The secret that its process has told ([`super::Hello::heirs`]).
+    pub heirs: u64,
     pub has: PassedOn,
     /// The client asks only whether the connection is there.
     pub is_question: bool,

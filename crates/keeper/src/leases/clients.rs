@@ -32,6 +32,8 @@ pub struct Client {
     pub uid: u32,
     pub program: String,
     pub family: Family,
+    /// See [`slipstack_channel::control::Hello::heirs`].
+    pub heirs: u64,
     /// Name of the instance, if it is one.
     pub instance: Option<String>,
     /// The slot it leases.
@@ -107,6 +109,7 @@ mod tests {
             uid: 0,
             program: "a\u{1b}[31mb".to_owned(),
             family: Family(1),
+            heirs: 0,
             instance: None,
             slot: None,
             thread: 0,

@@ -7,6 +7,7 @@ fn program(pid: u32, family: u64) -> Client {
         uid: 0,
         program: format!("program{pid}"),
         family: Family(family),
+        heirs: 0,
         instance: None,
         slot: None,
         thread: 0,

@@ -233,6 +233,7 @@ impl Server {
             } else {
                 Family(hello.family)
             },
+            heirs: hello.heirs,
             instance: hello.instance,
             slot: None,
             thread: 0,

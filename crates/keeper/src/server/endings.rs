@@ -10,7 +10,7 @@ use slipstack_mem::Region;
 use slipstack_stack::{HalfOpenImage, HalfOpenRecord, Instant};
 
 use crate::directory;
-use crate::leases::{ClientId, Family};
+use crate::leases::ClientId;
 use crate::regions::RegionKey;
 
 use super::Server;
@@ -84,10 +84,10 @@ impl Server {
             .filter(of_client)
             .copied()
             .collect();
-        let family = self.resources.state.leases.clients.find(client);
+        let owner = self.resources.state.leases.clients.find(client);
         // Programs of an instance are not told apart here.
-        let family = family.filter(|client| client.instance.is_none());
-        let family = family.map(|client| client.family);
+        let owner = owner.filter(|client| client.instance.is_none());
+        let heirs = owner.map(|client| client.heirs).filter(|heirs| *heirs != 0);
         let regions = &mut self.resources.regions;
         let take = |key| Some((key, regions.remove(&key)?));
         let regions: Vec<(RegionKey, Region)> = keys.into_iter().filter_map(take).collect();
@@ -108,7 +108,7 @@ impl Server {
                 if entry.is_leaving && living.get_or_insert_with(|| self.living()).contains(&flow) {
                     continue;
                 }
-                self.end_flow(&entry, (&region, key, family), &mut ended, now);
+                self.end_flow(&entry, (&region, key, heirs), &mut ended, now);
             }
             ended.half_open.extend(half_open.into_values());
             if ended.adopted.len() > adopted {
@@ -134,7 +134,7 @@ impl Server {
     fn end_flow(
         &mut self,
         entry: &FlowEntry,
-        (region, key, family): (&Region, RegionKey, Option<Family>),
+        (region, key, heirs): (&Region, RegionKey, Option<u64>),
         ended: &mut Ended,
         now: u64,
     ) {
@@ -149,13 +149,13 @@ impl Server {
                 left,
                 region: region.clone(),
             }),
-            Some(left) if family.is_some() && self.may_wait(&left, ended) => {
+            Some(left) if heirs.is_some() && self.may_wait(&left, ended) => {
                 ended.lent.push(Lent {
                     entry: *entry,
                     left,
                     region: region.clone(),
                     key,
-                    family,
+                    heirs,
                 });
             }
             Some(left) => match self.net.adopt_killed((entry, left), region, key, now) {

@@ -8,7 +8,7 @@ use slipstack_device::{Flow, Transport};
 use slipstack_mem::process::explained;
 use tracing::info;
 
-use crate::leases::{ClientId, Family};
+use crate::leases::ClientId;
 use crate::net::Net;
 
 use super::Server;
@@ -25,7 +25,7 @@ impl Server {
         };
         let asker = self.resources.state.leases.clients.find(client);
         let user = asker.map(|client| client.process.pid);
-        let Some(at) = self.lent.find(&flow, Family(wanted.family), user) else {
+        let Some(at) = self.lent.find(&flow, wanted.heirs, user) else {
             let is_owned = self.living_flows().iter().any(|(it, _)| *it == flow);
             return match is_owned {
                 true => refuse(Refusal::Busy, "the owner of the connection lives"),

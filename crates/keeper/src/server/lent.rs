@@ -11,7 +11,6 @@ use slipstack_mem::Region;
 use slipstack_mem::process::has_ended;
 
 use crate::directory;
-use crate::leases::Family;
 use crate::regions::RegionKey;
 
 /// Time for which a connection waits for its user.
@@ -27,8 +26,8 @@ pub(super) struct Lent {
     pub(super) left: LeftConnection,
     pub(super) region: Region,
     pub(super) key: RegionKey,
-    /// The family of the killed program.
-    pub(super) family: Option<Family>,
+    /// The secret of the killed program's heirs.
+    pub(super) heirs: Option<u64>,
 }
 
 impl Lent {
@@ -71,10 +70,10 @@ impl AllLent {
     }
 
     /// `user`: the process that asks for it.
-    pub(super) fn find(&self, flow: &Flow, family: Family, user: Option<u32>) -> Option<usize> {
+    pub(super) fn find(&self, flow: &Flow, heirs: u64, user: Option<u32>) -> Option<usize> {
         let is_users = |lent: &Lent| {
             let its = lent.left.loan.user();
-            lent.family == Some(family) && (its.is_none() || its == user)
+            lent.heirs == Some(heirs) && (its.is_none() || its == user)
         };
         let is_it = |lent: &Lent| lent.flow() == *flow && is_users(lent);
         self.waiting.iter().position(|(_, lent)| is_it(lent))

@@ -306,6 +306,7 @@ fn hello(family: u64, resume: Option<u64>) -> Request {
         version: CONTROL_VERSION,
         program: "test".to_owned(),
         family,
+        heirs: 0,
         instance: None,
         capability: None,
         resume,

@@ -27,11 +27,11 @@ use crate::socket::kernel_socket::{replace, set_nonblocking};
 const BRANCH: char = 'b';
 
 /// Returns the name of a control socket in the text for a new program. `is_branch`: another process
-/// than the owner has made it. `family`: the owner's.
-pub(crate) fn control_name(number: i32, is_branch: bool, family: u64) -> String {
+/// than the owner has made it. `heirs`: the secret of the owner's heirs.
+pub(crate) fn control_name(number: i32, is_branch: bool, heirs: u64) -> String {
     match is_branch {
-        true => format!("{number}{BRANCH}.{family:x}"),
-        false => format!("{number}.{family:x}"),
+        true => format!("{number}{BRANCH}.{heirs:x}"),
+        false => format!("{number}.{heirs:x}"),
     }
 }
 
@@ -43,8 +43,8 @@ pub(crate) struct StewardSockets {
     /// Sockets that have not been used, by their stewards' numbers for them and the control
     /// socket's number: one may have several descriptors.
     pub(crate) held: HashMap<(u64, i32), Arc<Description>, BuildIdHasher>,
-    /// Sockets that have been used, by the tokens of their pairs and the control socket's number.
-    pub(crate) taken: HashMap<(u64, i32), Arc<Description>, BuildIdHasher>,
+    /// Sockets that have been used, in the same way, and by the tokens of their pairs.
+    pub(crate) taken: HashMap<(u64, u64, i32), Arc<Description>, BuildIdHasher>,
 }
 
 /// The part of a process that lends and borrows.
@@ -117,6 +117,7 @@ impl Lending {
         self.numbers.hold();
         self.kernel_parts.hold();
         self.commons.hold();
+        self.handed.hold();
         self.controls.hold();
         self.in_use.hold();
         self.callers.hold();
@@ -128,6 +129,7 @@ impl Lending {
         self.callers.release();
         self.in_use.release();
         self.controls.release();
+        self.handed.release();
         self.commons.release();
         self.kernel_parts.release();
         self.numbers.release();
@@ -211,8 +213,8 @@ impl Lending {
         name: &str,
         steward_sockets: &mut StewardSockets,
     ) -> Option<Arc<Control>> {
-        let (name, family) = name.split_once('.')?;
-        let family = u64::from_str_radix(family, 16).ok()?;
+        let (name, heirs) = name.split_once('.')?;
+        let heirs = u64::from_str_radix(heirs, 16).ok()?;
         let is_branch = name.ends_with(BRANCH);
         let number: i32 = name.trim_end_matches(BRANCH).parse().ok()?;
         let mut ways = steward_sockets.ways.iter();
@@ -230,7 +232,7 @@ impl Lending {
             true => Control::branch(raised(end)),
             false => Control::new(raised(end)),
         };
-        let control = Arc::new(control.of_family(Some(family)));
+        let control = Arc::new(control.of_heirs(Some(heirs)));
         self.controls.lock().push(Arc::clone(&control));
         steward_sockets.ways.push((number, Arc::clone(&control)));
         Some(control)
@@ -284,14 +286,14 @@ mod tests {
     use crate::socket::borrowed::child_message::control_pair;
 
     #[test]
-    fn a_new_program_knows_who_has_made_control_sockets_and_of_which_family_the_owner_is() {
+    fn a_new_program_knows_who_has_made_control_sockets_and_the_owners_secret() {
         for is_branch in [false, true] {
             let (_ours, theirs) = control_pair().unwrap();
             let name = control_name(theirs.into_raw_fd(), is_branch, u64::MAX);
             let (lending, mut known) = (Lending::default(), StewardSockets::default());
             let control = lending.way(&name, &mut known).unwrap();
             assert_eq!(control.is_branch(), is_branch);
-            assert_eq!(control.family(), Some(u64::MAX));
+            assert_eq!(control.heirs(), Some(u64::MAX));
             let again = lending.way(&name, &mut known).unwrap();
             assert!(Arc::ptr_eq(&control, &again));
         }

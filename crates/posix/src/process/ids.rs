@@ -1,5 +1,6 @@
 //! Numbers that a process gives: those of its sockets and sets, and their inodes.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::process::table::Entry;
@@ -9,6 +10,9 @@ use crate::socket::description::Description;
 pub(crate) struct Ids {
     next: AtomicU64,
     pid: AtomicU32,
+    /// Number before the first token: programs that have been this process before have given
+    /// others.
+    tokens_from: u64,
 }
 
 impl Ids {
@@ -16,6 +20,7 @@ impl Ids {
         Ids {
             next: AtomicU64::new(1),
             pid: AtomicU32::new(std::process::id()),
+            tokens_from: RandomState::new().build_hasher().finish(),
         }
     }
 
@@ -26,6 +31,11 @@ impl Ids {
     /// The inode of a socket of this process.
     pub(crate) fn inode_of(&self, socket: &Description) -> u64 {
         socket.inode(self.pid.load(Ordering::Relaxed))
+    }
+
+    /// Whether no other process shares this memory and makes the call.
+    pub(crate) fn are_of_this_process(&self) -> bool {
+        self.pid.load(Ordering::Relaxed) == std::process::id()
     }
 
     /// A place in the order of files; a file of the kernel's comes first.
@@ -43,6 +53,7 @@ impl Ids {
 
     /// Returns a token that no other pair of this process has.
     pub(crate) fn next_token(&self) -> u64 {
-        u64::from(std::process::id()) << 32 | (self.next() & u64::from(u32::MAX))
+        let number = self.tokens_from.wrapping_add(self.next());
+        u64::from(std::process::id()) << 32 | (number & u64::from(u32::MAX))
     }
 }

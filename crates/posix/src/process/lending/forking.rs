@@ -137,7 +137,7 @@ impl Process {
             inheritance.control = Some(Arc::new(Control::new(childs)));
         }
         for branch in fork.branches {
-            let control = Control::branch(branch.childs).of_family(branch.of.family());
+            let control = Control::branch(branch.childs).of_heirs(branch.of.heirs());
             let control = Arc::new(control);
             inheritance.branches.push((branch.of.number(), control));
             std::mem::forget(branch.of);

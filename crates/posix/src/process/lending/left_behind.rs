@@ -88,9 +88,9 @@ impl Process {
         }
         let attach = &self.engines.attach;
         let (ends, nothing) = ((local, remote), PassedOn::default());
-        let of = it.control().and_then(|control| control.family());
-        let family = of.unwrap_or_else(|| attach.family());
-        let told = await_end_of_owner(|| attach.take_left(ends, family, nothing, None));
+        let of = it.control().and_then(|control| control.heirs());
+        let heirs = of.unwrap_or_else(|| attach.heirs());
+        let told = await_end_of_owner(|| attach.take_left(ends, heirs, nothing, None));
         let has = passed_on(&*self.kernel, socket, it);
         let told = match told {
             LeftBehind::Here(told) => Some(told),
@@ -106,7 +106,7 @@ impl Process {
         let come = |here: (&Arc<Attachment>, SockId)| {
             // They stay in the pair: if the connection does not come, the program reads them there.
             let unread = copy_unread(&*self.kernel, socket, it, has)?;
-            match attach.take_left(ends, family, has, Some(&unread)) {
+            match attach.take_left(ends, heirs, has, Some(&unread)) {
                 LeftBehind::Here(left) => self.go_on_here(socket, (*left, unread, lost), here),
                 LeftBehind::NotYet | LeftBehind::Nothing | LeftBehind::Unasked => None,
             }

@@ -4,11 +4,9 @@
 //! A text describes its numbers (see [`Process::inherit`]): `h5n/ID/CONTROL/INODE/LOCAL/REMOTE` is
 //! a connection that no process has used yet, `d5n/…` the same for a datagram socket,
 //! `c5/ID/TOKEN/CONTROL/STATE/INODE/LOCAL/REMOTE` the end of a pair, `c5` one without a control
-//! socket to its steward. STATE is `1` if all that comes is passed on without requests, otherwise
-//! `0`, then `r` if the kernel counts what is read, and `s` with the number of a file that has what
-//! `Sent::leave` returns. CONTROL is a number, with `b` behind it if another process than the owner
-//! has made the socket, a point and the owner's family: if the owner is killed, who asks for the
-//! connection must know it.
+//! socket to its steward. STATE is that of a [`LeftState`]. CONTROL is a number, with `b` behind it
+//! if another process than the owner has made the socket, a point and the secret of the owner's
+//! heirs: if the owner is killed, who asks for the connection must know it.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -17,7 +15,6 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{SocketType, sockopt};
-use slipstack_channel::control::read_bytes;
 use slipstack_mem::Descriptor;
 
 use crate::addr::Family;
@@ -33,7 +30,7 @@ use crate::process::lending::taking::has_other_threads;
 use crate::process::lending::word::read_word;
 use crate::socket::borrowed::Names;
 use crate::socket::borrowed::control::Control;
-use crate::socket::borrowed::{Borrowed, ReadRequest};
+use crate::socket::borrowed::{Borrowed, LeftState, ReadRequest};
 use crate::socket::description::{Decided, Description, Kind, New};
 
 /// Connections for a program that is about to be spawned.
@@ -159,7 +156,7 @@ impl Process {
                     let names = found.ok().map(|at| &fork.names[at]);
                     let control = fork.control.as_ref().map(|(_, childs)| childs.as_raw_fd());
                     names.zip(control).map(|(names, control)| {
-                        let name = control_name(control, false, self.engines.attach.family());
+                        let name = control_name(control, false, self.engines.attach.heirs());
                         held(&socket, *to, names, &name)
                     })
                 }
@@ -205,7 +202,8 @@ impl Process {
         hears: bool,
     ) -> Option<String> {
         // What another thread does between this and the `exec` would not be counted.
-        if !hears || has_other_threads(1) {
+        // A child that shares this memory (CLONE_VM) has other descriptors.
+        if !hears || !self.ids.are_of_this_process() || has_other_threads(1) {
             it.stop_counting(&*self.kernel, socket);
         }
         if !hears {
@@ -306,14 +304,14 @@ impl Process {
             return self.inherit_end(fd);
         };
         let (id, token) = (id.parse().ok()?, parts.next()?.parse().ok()?);
-        let control = self.lending.way(parts.next()?, steward_sockets)?;
-        let state = parts.next()?;
-        let handed = state
-            .split_once('s')
-            .and_then(|(_, file)| read_handed(file));
+        let (way, state) = (parts.next()?, LeftState::read(parts.next()?));
         let names = Names::parse(id, parts.next()?)?;
         let number = Descriptor::new(fd)?;
-        let key = (token, control.number());
+        let Some(control) = self.lending.way(way, steward_sockets) else {
+            state.give_up(&*self.kernel, fd);
+            return None;
+        };
+        let key = (id, token, control.number());
         if let Some(socket) = steward_sockets.taken.get(&key) {
             self.install(number, socket);
             return Some(());
@@ -324,15 +322,7 @@ impl Process {
         };
         let flags = rustix::fs::fcntl_getfl(number.as_fd()).ok()?;
         let it = Borrowed::new(id, Some(&names), Some(control), Some(token));
-        if state.starts_with('1') {
-            it.note_streaming();
-        }
-        if state.contains('r') {
-            it.reads.go_on();
-        }
-        if let Some(left) = handed {
-            it.sent.go_on(&left);
-        }
+        state.apply(&it);
         let is_nonblocking = flags.contains(rustix::fs::OFlags::NONBLOCK);
         let socket = foreign(self.ids.next(), it, kind, is_nonblocking);
         socket.set_inode(names.inode);
@@ -363,14 +353,6 @@ impl Process {
     }
 }
 
-/// The bytes in a file that the former program of this process has left, which is closed.
-fn read_handed(number: &str) -> Option<Vec<u8>> {
-    let number = Descriptor::new(number.parse().ok()?)?;
-    let file = number.as_fd().try_clone_to_owned().ok()?;
-    number.close();
-    read_bytes(file).ok()
-}
-
 fn held(socket: &Description, number: i32, names: &Names, control: &str) -> String {
     let letter = match socket.kind {
         Kind::Stream => 'h',
@@ -399,11 +381,8 @@ fn borrowed(
     };
     match it.token() {
         Some(token) => {
-            let (id, streams) = (it.id, u8::from(it.is_streaming()));
-            let reads = if it.reads.are_counted() { "r" } else { "" };
-            let sent = handed.map_or_else(String::new, |number| format!("s{number}"));
-            let rest = names.text();
-            format!("c{number}/{id}/{token}/{control}/{streams}{reads}{sent}/{rest}")
+            let (id, state, rest) = (it.id, LeftState::text(it, handed), names.text());
+            format!("c{number}/{id}/{token}/{control}/{state}/{rest}")
         }
         None => held(socket, number, &names, &control),
     }
@@ -413,8 +392,8 @@ impl Engines {
     /// Returns the name for a new program of a socket under `number` which leads to the same owner
     /// as `control`.
     fn way_name(&self, control: &Control, number: i32, is_branch: bool) -> String {
-        let family = control.family().unwrap_or_else(|| self.attach.family());
-        control_name(number, is_branch, family)
+        let heirs = control.heirs().unwrap_or_else(|| self.attach.heirs());
+        control_name(number, is_branch, heirs)
     }
 }
 

@@ -63,8 +63,8 @@ pub(crate) struct Control {
     end: OwnedFd,
     /// Another process than the owner has made it.
     is_branch: bool,
-    /// The family of the owner; `None`: this process's.
-    family: Option<u64>,
+    /// The secret of the owner's heirs; `None`: it is this process's too.
+    heirs: Option<u64>,
     /// Taken while an answer is awaited. The questions that a silent owner has.
     turn: Lock<Vec<Message>>,
     /// The owner has not answered in time, and nothing has come from it since: it may be stopped.
@@ -79,7 +79,7 @@ impl Control {
         Control {
             end,
             is_branch: false,
-            family: None,
+            heirs: None,
             turn: Lock::default(),
             is_silent: AtomicBool::new(false),
             outbox: Lock::default(),
@@ -95,13 +95,13 @@ impl Control {
         }
     }
 
-    /// The control socket, to an owner of another family than this process if there is one.
-    pub(crate) fn of_family(self, family: Option<u64>) -> Control {
-        Control { family, ..self }
+    /// The control socket, to an owner with another secret than this process's if there is one.
+    pub(crate) fn of_heirs(self, heirs: Option<u64>) -> Control {
+        Control { heirs, ..self }
     }
 
-    pub(crate) fn family(&self) -> Option<u64> {
-        self.family
+    pub(crate) fn heirs(&self) -> Option<u64> {
+        self.heirs
     }
 
     pub(crate) fn is_branch(&self) -> bool {

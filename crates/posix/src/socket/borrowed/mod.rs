@@ -6,6 +6,7 @@ pub(crate) mod control;
 mod lent;
 mod names;
 pub(crate) mod outbox;
+mod over_exec;
 mod reads;
 pub(crate) mod requests;
 mod sent;
@@ -15,6 +16,7 @@ pub(crate) use child_message::ReadRequest;
 pub(crate) use connection::Borrowed;
 pub(crate) use lent::Lent;
 pub(crate) use names::Names;
+pub(crate) use over_exec::LeftState;
 pub(crate) use reads::Reads;
 pub(crate) use sent::Sent;
 
