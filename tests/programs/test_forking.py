@@ -555,3 +555,18 @@ def connections_move_between_processes_while_some_are_killed(world):
     world.wait_port(7300, process=started)
     done = Moves(world, 7300, 3, seed=1).run()
     assert done >= 20, done
+
+
+@test
+def a_child_of_the_system_call_itself_changes_its_group_while_a_thread_begins(world):
+    """Two connections at a time: the second child may be made while a thread of ours begins."""
+    started = world.stack(*world.program("clones.py"), 7290)
+    world.wait_port(7290, process=started)
+    for _ in range(40):
+        socks = [world.connect(7290, 5) for _ in range(2)]
+        for sock in socks:
+            sock.sendall(b"x")
+        for sock in socks:
+            assert sock.recv(1) == b"x"
+            sock.close()
+        wait_for_no_children(started)

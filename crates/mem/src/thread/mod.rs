@@ -3,9 +3,11 @@
 //! that reserves 64 MiB of addresses for each, which RLIMIT_AS counts and each forked child
 //! inherits.
 
+mod beginning;
 mod own;
 mod sys;
 
+pub use beginning::await_begun;
 pub use own::{own, thread_id};
 
 use std::ffi::CString;
@@ -55,6 +57,7 @@ pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Resu
     let name = CString::new(name)?;
     let body = move || {
         let _listed = own::Listed::begin();
+        beginning::note_begun();
         sys::call_it(&name);
         sys::shorten_slice();
         if let Some(begin) = AT_BEGIN.get() {
@@ -63,7 +66,11 @@ pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Resu
         body();
     };
     let before = sys::block_all();
+    beginning::note_start();
     let started = sys::Thread::start(STACK, Box::new(body));
+    if started.is_err() {
+        beginning::note_begun();
+    }
     sys::restore(&before);
     Ok(Quiet(Some(started?)))
 }

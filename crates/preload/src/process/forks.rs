@@ -1,6 +1,6 @@
 //! Forks: every lock of ours is held for their duration.
 
-use slipstack_posix::Process;
+use slipstack_posix::{Process, await_begun_threads};
 
 use super::last::watch_this_thread;
 use super::{BEGINNING, current, end};
@@ -58,6 +58,7 @@ fn over<T>(go_on: impl FnOnce(&Process) -> T) -> Option<T> {
 
 /// Makes a fork for which libc runs no handlers.
 pub fn forked(fork: impl FnOnce() -> libc::pid_t) -> libc::pid_t {
+    await_begun_threads();
     prepare();
     let pid = fork();
     if pid == 0 {
