@@ -71,9 +71,9 @@ impl Fork {
             let _ = control.say(message, None);
             return;
         };
-        if control.say(message, Some(stewards.as_fd())).is_ok() {
-            let of = Arc::clone(control);
-            self.branches.push(Branch { of, childs });
-        }
+        // If the owner was killed, the child sees it by its end.
+        let _ = control.say(message, Some(stewards.as_fd()));
+        let of = Arc::clone(control);
+        self.branches.push(Branch { of, childs });
     }
 }
