@@ -142,6 +142,20 @@ def a_program_that_its_maker_has_started_goes_on_when_that_is_killed(world):
 
 
 @test
+def a_process_that_never_uses_a_connection_changes_nothing_when_its_maker_is_killed(world):
+    """The child in between has it all the time."""
+    orphaned(world, 7350, "beneath", echoes)
+    orphaned(world, 7351, "beneath", echoes_late, 0.7)
+    orphaned(world, 7352, "bare", echoes)
+    orphaned(world, 7353, "bare", echoes_late, 0.7)
+
+
+@test
+def a_process_uses_a_connection_for_the_first_time_after_its_child_has_ended(world):
+    orphaned(world, 7354, "after", has_last_word)
+
+
+@test
 def all_bytes_arrive_that_a_maker_passes_on_as_it_is_killed(world):
     orphaned(world, 7340, "digest", is_digested)
 
@@ -157,10 +171,10 @@ def nothing_is_lost_if_a_child_has_no_descriptors_left_when_its_maker_is_killed(
     orphaned(world, 7345, "full", is_digested)
 
 
-def orphaned(world, port, way, use):
+def orphaned(world, port, way, use, seconds=0.05):
     few = ("bash", "-c", 'ulimit -n 300; exec "$@"', "bash") if way == "full" else ()
     program = world.program("orphaned.py")
-    started = world.stack(*few, *program, world.address, port, 0.05, way)
+    started = world.stack(*few, *program, world.address, port, seconds, way)
     world.wait_port(port, process=started)
     with ThreadPoolExecutor(4) as pool:
         whole = sum(pool.map(lambda _: use(world, port), range(8)))
@@ -172,17 +186,28 @@ def orphaned(world, port, way, use):
     assert whole == 8, f"{way}: {whole} of 8: {started.output()}"
 
 
-def echoes(world, port):
+def echoes(world, port, pause=0.02):
     """Whether all comes back that is sent now and then."""
     with world.connect(port) as sock:
         try:
             for size in (1, 100, 3000, 1):
-                time.sleep(random.uniform(0, 0.02))
+                time.sleep(random.uniform(0, pause))
                 exchange(sock, random.randbytes(size))
         except (EOFError, ConnectionError):
             return False
         sock.shutdown(socket.SHUT_WR)
         return sock.recv(1) == b""
+
+
+def echoes_late(world, port):
+    return echoes(world, port, 0.6)
+
+
+def has_last_word(world, port):
+    with world.connect(port) as sock, sock.makefile("rb") as stream:
+        time.sleep(random.choice((0, 0.3)))
+        sock.sendall(b"question")
+        return stream.read() == b"questionbye"
 
 
 def is_digested(world, port):

@@ -4,13 +4,16 @@ orphaned.py ADDRESS PORT SECONDS [WAY]
 The parent is killed at once, or at any instant within SECONDS. The child begins to read now or a
 little later. WAY: how it waits (recv, timeout, poll, select, epoll, edges, oneshot), or "digest":
 it sends nothing but a digest of all that has come, or "full": it has no descriptors left when its
-parent is killed, and sends a digest, or "grandchild": a child of the child polls instead, or
-another program has the connection as its standard streams: cat in the child ("become"), which has
-echoed something before ("used"), or started by the parent ("spawn"), or b2sum ("sum")."""
+parent is killed, and sends a digest, or "grandchild": a child of the child polls instead,
+"beneath": one serves while the child keeps its descriptor and never uses it, "bare": the same, and
+it may start no thread. "after": nobody is killed, and that child has the last word. Or another
+program has the connection as its standard streams: cat in the child ("become"), which has echoed
+something before ("used"), or started by the parent ("spawn"), or b2sum ("sum")."""
 
 import hashlib
 import os
 import random
+import resource
 import select
 import signal
 import socket
@@ -148,9 +151,25 @@ def make(server, chance, seconds, way):
                 sock.close()
                 os.waitpid(child, 0)
                 os._exit(0)
+        if way in ("beneath", "bare", "after"):
+            if child := os.fork():
+                os.waitpid(child, 0)
+                if way == "after":
+                    sock.sendall(b"bye")
+                os._exit(0)
+            if way == "after":
+                sock.sendall(sock.recv(100))
+                os._exit(0)
+            if way == "bare":
+                resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+                os.setuid(65534)
+            way = random.choice(("recv", "poll", "epoll"))
         serve(sock, way)
         os._exit(0)
     sock.close()
+    if way == "after":
+        os.wait()
+        os._exit(0)
     if way == "grandchild":
         time.sleep(seconds)
     time.sleep(chance.choice((0, chance.uniform(0, seconds))))

@@ -59,13 +59,13 @@ impl Child {
     }
 
     /// Records that it can go on with the connections which it has not used and no other process
-    /// may use any more.
+    /// uses any more.
     pub(crate) fn note_user(&self) {
-        for socket in self.held.iter().filter(|it| it.lent.is_lent_once()) {
+        for socket in self.held.iter().filter(|it| it.lent.users() == 0) {
             // Another thread may lend it once more.
             let _cold = socket.cold.lock();
             if let Some(Decided::Stream(stream)) = socket.decided()
-                && socket.lent.is_lent_once()
+                && socket.lent.users() == 0
             {
                 stream.set_loan(Loan::to(0, 0, 0));
             }
@@ -76,6 +76,22 @@ impl Child {
         let at = self.held.iter().position(|socket| socket.id == id)?;
         Some(self.held.swap_remove(at))
     }
+}
+
+/// Counts a child that may use a connection from now on, and says so before it does. It can go on
+/// with one that nobody uses if this process is killed.
+pub(crate) fn lend_to_child(socket: &Description) {
+    // Another thread may take the last loan back.
+    let _cold = socket.cold.lock();
+    let loan = Loan::to(0, 0, 0);
+    if let Some(Decided::Stream(stream)) = socket.decided() {
+        // If there is a user, the steward writes it again.
+        stream.set_loan(match socket.lent.users() {
+            0 => loan,
+            _ => loan.unsure(),
+        });
+    }
+    socket.lent.add_unused();
 }
 
 /// Leaves the received datagrams of a socket to a child.

@@ -54,6 +54,12 @@ pub(crate) trait Lender: Sync {
     /// ours is inside a call on it, it ends.
     fn take_back(&self, socket: &Arc<Description>);
 
+    /// As [`Lender::take_back`], of one that it has not used.
+    fn take_back_unused(&self, socket: &Arc<Description>) {
+        socket.lent.begin_use();
+        self.take_back(socket);
+    }
+
     /// Another process receives from the datagram socket by a part of its own, too.
     fn share(&self, socket: &Description);
 

@@ -399,7 +399,7 @@ impl Charge {
             } => {
                 lender.forget(control.as_raw_fd());
                 for socket in shared {
-                    lender.take_back(&socket);
+                    lender.take_back_unused(&socket);
                 }
             }
             Charge::Pump(pump) => pump.end(lender),

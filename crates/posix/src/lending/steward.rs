@@ -208,8 +208,16 @@ impl Steward {
                     true => _ = self.children.insert(key, child),
                     false => self.add_child(key, child),
                 }
+                self.note_unused();
             }
         }
+    }
+
+    /// A new child may use connections that others use already.
+    fn note_unused(&self) {
+        let pumps = self.pumps.values();
+        let shared = pumps.filter(|pump| pump.socket().lent.has_unused());
+        shared.for_each(Pump::note_user);
     }
 
     fn add_child(&mut self, key: u64, child: Child) {

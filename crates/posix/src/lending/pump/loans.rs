@@ -52,9 +52,11 @@ impl Pump {
         let is_heard = self.origins.iter().all(|it| !it.is_unheard);
         let has_rest = !self.to_child.is_empty();
         let is_users = is_heard && !has_rest;
-        // If there are several users, the loan cannot tell which of them still run.
-        let user = self.user.filter(|_| self.socket.lent.is_lent_once());
-        let loan = user.map(|user| match self.has_others {
+        // If there are several users, the loan cannot tell which of them still run. Those that have
+        // not used the connection have nothing of it.
+        let user = self.user.filter(|_| self.socket.lent.users() == 1);
+        let has_others = self.has_others || !self.socket.lent.is_lent_once();
+        let loan = user.map(|user| match has_others {
             true => self.loan.loan_to(user),
             false => self.loan.loan_to(user).sole(),
         });
@@ -73,10 +75,10 @@ impl Pump {
         }
     }
 
-    /// As [`Pump::note_rest`], after one that might use the connection has gone.
+    /// As [`Pump::note_rest`], after one that might use the connection has gone or come.
     pub(crate) fn note_user(&self) {
         if let Some(Decided::Stream(stream)) = self.socket.decided()
-            && self.socket.lent.is_lent_once()
+            && self.socket.lent.users() == 1
             && !self.is_paused
         {
             self.note_rest(stream);

@@ -21,7 +21,7 @@ impl Steward {
                     let given = child.take_all_held(&self.room[..len]);
                     given
                         .iter()
-                        .for_each(|socket| self.lender.take_back(socket));
+                        .for_each(|socket| self.lender.take_back_unused(socket));
                 }
             }
             _ => {}

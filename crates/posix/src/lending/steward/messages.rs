@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use slipstack_mem::raised;
 
-use crate::lending::child::Child;
+use crate::lending::child::{Child, lend_to_child};
 use crate::lending::pump::{Origin, Pump};
 use crate::lending::steward::Steward;
 use crate::socket::borrowed::child_message::{
@@ -51,7 +51,7 @@ impl Steward {
             (MessageKind::Take, Some(end)) => self.on_take(key, message, end),
             (MessageKind::GiveBack, None) => {
                 if let Some(socket) = child.take_held(message.id) {
-                    self.lender.take_back(&socket);
+                    self.lender.take_back_unused(&socket);
                 }
             }
             (MessageKind::Branch, end) => self.on_branch(key, end),
@@ -102,11 +102,12 @@ impl Steward {
             self.ready.push(*key);
         }
         if let (Some(end), Some(held)) = (end, held) {
-            held.iter().for_each(|socket| socket.lent.add());
+            held.iter().for_each(|socket| lend_to_child(socket));
             let end = raised(end);
             self.lender.note(end.as_raw_fd());
             let branch = self.key();
             self.add_child(branch, Child::new(end, root, held));
+            self.note_unused();
         }
     }
 
@@ -120,6 +121,7 @@ impl Steward {
         let Some(socket) = child.take_held(message.id) else {
             return;
         };
+        socket.lent.begin_use();
         match self.lender.steward_number(&socket) {
             Some(number) => {
                 let end = raised(end);
@@ -182,7 +184,7 @@ impl Steward {
         self.lender.forget(child.control.as_raw_fd());
         self.take_all_back(&child.given);
         for socket in child.held {
-            self.lender.take_back(&socket);
+            self.lender.take_back_unused(&socket);
         }
         if self.children.values().all(|other| other.root != child.root) {
             self.part(child.root, |pump| pump.is_roots(child.root));

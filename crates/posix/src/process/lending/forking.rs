@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use slipstack_mem::Descriptor;
 
 use crate::lending::Lending;
+use crate::lending::child::lend_to_child;
 use crate::lending::fork::{Fork, Inheritance};
 use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
 use crate::process::Process;
-use crate::process::lending::owner::{lend_to_child, names_of};
+use crate::process::lending::owner::names_of;
 use crate::process::place::name_part;
 use crate::process::table::Entry;
 use crate::socket::borrowed::child_message::control_pair;
@@ -110,7 +111,7 @@ impl Process {
     /// Takes the lent connections back because no child was made.
     pub(super) fn lend_to_nobody(&self, fork: Fork) {
         for socket in fork.shared {
-            self.take_back(&socket);
+            self.take_back_unused(&socket);
         }
     }
 

@@ -53,17 +53,20 @@ impl Process {
         it: &Borrowed,
         patience: impl FnOnce() -> Duration,
     ) -> bool {
-        // A confined process (seccomp) may not make the system call that shows the end.
-        if socket.kind != Kind::Stream || it.is_sent() || !it.awaits_end() || self.misses_left() {
-            return false;
-        }
-        if it.is_left_to_others() {
+        if !self.may_be_left(socket, it) {
             return false;
         }
         let has_ended = it
             .control()
             .is_some_and(|control| control.has_ended(patience()));
         has_ended && self.find_left(socket, it)
+    }
+
+    /// Whether the connection comes here if its owner is killed, for all that is known.
+    pub(super) fn may_be_left(&self, socket: &Description, it: &Borrowed) -> bool {
+        // A confined process (seccomp) may not make the system call that shows the end.
+        let looks = it.awaits_end() && !self.misses_left();
+        socket.kind == Kind::Stream && !it.is_sent() && looks && !it.is_left_to_others()
     }
 
     #[cold]
@@ -111,7 +114,8 @@ impl Process {
                 LeftBehind::NotYet | LeftBehind::Nothing | LeftBehind::Unasked => None,
             }
         };
-        self.come_as(socket, it, come).is_some()
+        // Also without a ticker: there is no other engine for it.
+        self.come_as(socket, come).is_some()
     }
 
     /// Takes connections over whose owner was killed during a wait. Returns whether any has come

@@ -155,7 +155,7 @@ impl Lender for Process {
     fn take_back(&self, socket: &Arc<Description>) {
         let is_open = || !socket.cold.lock().numbers.is_empty();
         if !end_loan(socket) {
-            if socket.kind == Kind::Stream && socket.lent.is_lent_once() {
+            if socket.kind == Kind::Stream && socket.lent.users() <= 1 {
                 self.lending.post.note_taken_back();
             }
             return;
@@ -216,24 +216,10 @@ impl Lender for Process {
 /// Counts a process that may use a connection from now on. It cannot go on with it if this one is
 /// killed, until the steward says so.
 pub(super) fn lend(socket: &Description) {
-    begin_loan(socket, Loan::to(0, 0, 0).unsure());
-}
-
-/// As [`lend`], to a child, which can go on with a connection that only it may use.
-pub(super) fn lend_to_child(socket: &Description) {
-    begin_loan(socket, Loan::to(0, 0, 0));
-}
-
-/// `first`: the loan if no other process may use it yet. If several may, the steward writes later
-/// which one does.
-fn begin_loan(socket: &Description, first: Loan) {
     // Another thread may take the last loan back.
     let _cold = socket.cold.lock();
     if let Some(Decided::Stream(stream)) = socket.decided() {
-        stream.set_loan(match socket.lent.is_lent() {
-            false => first,
-            true => Loan::to(0, 0, 0).unsure(),
-        });
+        stream.set_loan(Loan::to(0, 0, 0).unsure());
     }
     socket.lent.add();
 }

@@ -19,7 +19,7 @@ use slipstack_channel::{CloseMode, Transport};
 use slipstack_mem::thread::start_no_more;
 
 use crate::attachment::Attachment;
-use crate::lending::child::Packed;
+use crate::lending::child::{Packed, lend_to_child};
 use crate::lending::giving::stream_of;
 use crate::lending::lender::Lender;
 use crate::lending::post::Inline;
@@ -184,7 +184,7 @@ impl Process {
         for (_, child) in &mut children {
             for old in std::mem::take(&mut child.held) {
                 if let Some(socket) = here(old.id) {
-                    lend(socket);
+                    lend_to_child(socket);
                     child.held.push(Arc::clone(socket));
                 }
                 std::mem::forget(old);

@@ -73,24 +73,22 @@ impl Process {
     }
 
     fn ask_for_it(&self, socket: &Arc<Description>, it: &Borrowed, patience: Duration) {
-        self.come_as(socket, it, |here| {
-            self.take_over_as(socket, it, here, patience)
-        });
+        // Without a ticker, no thread would drive the engine while the program is away.
+        let attachment = self.attached_quietly();
+        let in_process = |it: &Attachment| it.driver.placement() == Placement::InProcess;
+        if attachment.is_some_and(|it| in_process(&it) && !it.has_ticker()) {
+            return it.turns.never_ask();
+        }
+        self.come_as(socket, |here| self.take_over_as(socket, it, here, patience));
     }
 
     /// Opens a socket for a connection that `take` brings there. Returns `None` if it does not.
     pub(super) fn come_as(
         &self,
         socket: &Arc<Description>,
-        it: &Borrowed,
         take: impl FnOnce((&Arc<Attachment>, SockId)) -> Option<()>,
     ) -> Option<()> {
         let attachment = self.attached_quietly()?;
-        // Without a ticker, no thread would drive the engine while the program is away.
-        if attachment.driver.placement() == Placement::InProcess && !attachment.has_ticker() {
-            it.turns.never_ask();
-            return None;
-        }
         let sock = attachment.open(Transport::Tcp).ok()?;
         attachment.name(sock, socket);
         let taken = take((&attachment, sock));
