@@ -151,6 +151,12 @@ def a_process_that_never_uses_a_connection_changes_nothing_when_its_maker_is_kil
 
 
 @test
+def another_child_that_never_uses_a_connection_changes_nothing_when_its_maker_is_killed(world):
+    orphaned(world, 7355, "twice", echoes)
+    orphaned(world, 7356, "twice", echoes_late, 0.7)
+
+
+@test
 def a_process_uses_a_connection_for_the_first_time_after_its_child_has_ended(world):
     orphaned(world, 7354, "after", has_last_word)
 

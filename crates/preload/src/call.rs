@@ -113,6 +113,9 @@ fn settle(
         Err(Divert::KernelLent) => Some(lent_call(process, libc)),
         Err(Divert::KernelRead) => match (lent_call(process, libc), restart) {
             (0, Restart::Receiving(fd)) => end_of_borrowed(process, fd),
+            (-1, Restart::Receiving(fd)) if raw::errno() == libc::ECONNRESET => {
+                reset_of_borrowed(process, fd)
+            }
             (count @ 1.., Restart::Receiving(fd)) => {
                 on_borrowed_read(process, fd);
                 Some(count)
@@ -152,6 +155,15 @@ fn end_of_borrowed(process: &Process, fd: i32) -> Option<isize> {
         BorrowedEnd::Error(errno) => Some(raw::fail(errno) as isize),
         BorrowedEnd::Here => None,
     }
+}
+
+#[cold]
+fn reset_of_borrowed(process: &Process, fd: i32) -> Option<isize> {
+    let is_here = {
+        let _in_call = InCall::enter();
+        process.reset_of_borrowed(fd)
+    };
+    (!is_here).then(|| raw::fail(Errno::ECONNRESET) as isize)
 }
 
 /// Returns whether an interrupted call is restarted: no handler has run (another thread was

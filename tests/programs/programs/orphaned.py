@@ -5,10 +5,11 @@ The parent is killed at once, or at any instant within SECONDS. The child begins
 little later. WAY: how it waits (recv, timeout, poll, select, epoll, edges, oneshot), or "digest":
 it sends nothing but a digest of all that has come, or "full": it has no descriptors left when its
 parent is killed, and sends a digest, or "grandchild": a child of the child polls instead,
-"beneath": one serves while the child keeps its descriptor and never uses it, "bare": the same, and
-it may start no thread. "after": nobody is killed, and that child has the last word. Or another
-program has the connection as its standard streams: cat in the child ("become"), which has echoed
-something before ("used"), or started by the parent ("spawn"), or b2sum ("sum")."""
+"beneath": one serves while the child keeps its descriptor and never uses it, "bare": the same,
+and it may start no thread, "twice": another child has it and never uses it, and the parent has it
+too. "after": nobody is killed, and that child has the last word. Or another program has the
+connection as its standard streams: cat in the child ("become"), which has echoed something before
+("used"), or started by the parent ("spawn"), or b2sum ("sum")."""
 
 import hashlib
 import os
@@ -134,6 +135,15 @@ def spawn(sock):
     os.posix_spawnp("cat", ["cat"], os.environ, file_actions=actions)
 
 
+def fork_idle():
+    """A child that has the connection for a while and never uses it."""
+    if os.fork() == 0:
+        while os.getppid() == MAKER:
+            time.sleep(0.001)
+        time.sleep(0.1)
+        os._exit(0)
+
+
 def make(server, chance, seconds, way):
     sock, _ = server.accept()
     # A handshake with it would end with it.
@@ -164,9 +174,15 @@ def make(server, chance, seconds, way):
                 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
                 os.setuid(65534)
             way = random.choice(("recv", "poll", "epoll"))
+        if way == "twice":
+            way = random.choice(("recv", "poll", "epoll"))
         serve(sock, way)
         os._exit(0)
-    sock.close()
+    if way == "twice":
+        time.sleep(chance.choice((0, 0.02)))
+        fork_idle()
+    else:
+        sock.close()
     if way == "after":
         os.wait()
         os._exit(0)

@@ -4,11 +4,15 @@
 //! it has begun. In a child that was made past glibc's `fork` it never does.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+
+use rustix::event::Timespec;
 
 /// Looks for threads that have not begun, and their distance: they may wait for a processor.
 const LOOKS: u32 = 10_000;
-const PAUSE: Duration = Duration::from_micros(100);
+const PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000,
+};
 
 const PROCESS_SHIFT: u32 = 32;
 const COUNT: u64 = (1 << PROCESS_SHIFT) - 1;
@@ -50,7 +54,8 @@ pub fn await_begun() {
         if count_of(STARTED.load(Ordering::Acquire), process) == 0 {
             return;
         }
-        std::thread::sleep(PAUSE);
+        // No point of cancellation, as a call of libc would be.
+        let _ = rustix::thread::nanosleep(&PAUSE);
     }
 }
 

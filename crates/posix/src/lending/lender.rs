@@ -55,10 +55,7 @@ pub(crate) trait Lender: Sync {
     fn take_back(&self, socket: &Arc<Description>);
 
     /// As [`Lender::take_back`], of one that it has not used.
-    fn take_back_unused(&self, socket: &Arc<Description>) {
-        socket.lent.begin_use();
-        self.take_back(socket);
-    }
+    fn take_back_unused(&self, socket: &Arc<Description>);
 
     /// Another process receives from the datagram socket by a part of its own, too.
     fn share(&self, socket: &Description);

@@ -153,7 +153,9 @@ impl Post {
     /// nothing to do before that speaks or ends.
     pub(crate) fn hand_over(&self, inner: &mut Inner, mut charge: Charge) {
         let is_ending = self.is_ending.load(Ordering::SeqCst);
-        let is_watched = !is_ending && self.watch(inner, &mut charge);
+        // The loans of those that other processes use already are to be written again.
+        let waits = !charge.shares_used();
+        let is_watched = !is_ending && self.watch(inner, &mut charge) && waits;
         inner.charges.push(charge);
         if let Some(waiter) = inner.waiter.as_ref().filter(|_| !is_watched) {
             waiter.notify();
@@ -403,6 +405,14 @@ impl Charge {
                 }
             }
             Charge::Pump(pump) => pump.end(lender),
+        }
+    }
+
+    /// Whether it is a child with connections that other processes use already.
+    fn shares_used(&self) -> bool {
+        match self {
+            Charge::Child { shared, .. } => shared.iter().any(|it| it.lent.users() > 0),
+            Charge::Pump(_) => false,
         }
     }
 

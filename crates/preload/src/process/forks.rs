@@ -58,8 +58,9 @@ fn over<T>(go_on: impl FnOnce(&Process) -> T) -> Option<T> {
 
 /// Makes a fork for which libc runs no handlers.
 pub fn forked(fork: impl FnOnce() -> libc::pid_t) -> libc::pid_t {
-    await_begun_threads();
     prepare();
+    // None is started from now on.
+    await_begun_threads();
     let pid = fork();
     if pid == 0 {
         child();

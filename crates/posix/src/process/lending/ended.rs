@@ -52,6 +52,24 @@ impl Process {
         }
     }
 
+    /// Called when libc has found a reset in a read of number `fd`: the owner has ended with bytes
+    /// of this process unread. Returns whether the connection has come here: the call is to be made
+    /// again.
+    #[cold]
+    pub fn reset_of_borrowed(&self, fd: i32) -> bool {
+        let Some(socket) = self.table.socket(fd) else {
+            return false;
+        };
+        match socket.decided() {
+            Some(Decided::Foreign(it)) if socket.kind == Kind::Stream => {
+                it.note_cut();
+                self.take_hung_up(&socket, it)
+            }
+            Some(Decided::Stream(_)) => socket.is_brought(),
+            _ => false,
+        }
+    }
+
     /// SO_ERROR of a borrowed connection.
     pub(crate) fn take_borrowed_error(
         &self,

@@ -53,20 +53,17 @@ impl Process {
         it: &Borrowed,
         patience: impl FnOnce() -> Duration,
     ) -> bool {
-        if !self.may_be_left(socket, it) {
+        // A confined process (seccomp) may not make the system call that shows the end.
+        if socket.kind != Kind::Stream || it.is_sent() || !it.awaits_end() || self.misses_left() {
+            return false;
+        }
+        if it.is_left_to_others() {
             return false;
         }
         let has_ended = it
             .control()
             .is_some_and(|control| control.has_ended(patience()));
         has_ended && self.find_left(socket, it)
-    }
-
-    /// Whether the connection comes here if its owner is killed, for all that is known.
-    pub(super) fn may_be_left(&self, socket: &Description, it: &Borrowed) -> bool {
-        // A confined process (seccomp) may not make the system call that shows the end.
-        let looks = it.awaits_end() && !self.misses_left();
-        socket.kind == Kind::Stream && !it.is_sent() && looks && !it.is_left_to_others()
     }
 
     #[cold]

@@ -153,31 +153,13 @@ impl Lender for Process {
     }
 
     fn take_back(&self, socket: &Arc<Description>) {
-        let is_open = || !socket.cold.lock().numbers.is_empty();
-        if !end_loan(socket) {
-            if socket.kind == Kind::Stream && socket.lent.users() <= 1 {
-                self.lending.post.note_taken_back();
-            }
-            return;
-        }
-        if socket.kind == Kind::Stream && is_open() {
-            return;
-        }
-        // Pumps have closed theirs: this one has kept the kernel's part.
-        let numbers = socket.cold.lock().numbers.clone();
-        let mut kept = numbers.into_iter();
-        if socket.kind == Kind::Dgram
-            && let Some(kept) = kept.find(|number| self.lending.is_stewards(*number))
-        {
-            self.close_steward_number(kept);
-        }
-        if socket.may_end() && socket.cold.lock().numbers.is_empty() {
-            // SO_LINGER: no thread waits for this end.
-            if let Some(Decided::Stream(stream)) = socket.decided() {
-                stream.linger.lock().take_if(|seconds| *seconds > 0);
-            }
-            self.end(socket);
-        }
+        self.take_share_back(socket, |users| users <= 1);
+    }
+
+    fn take_back_unused(&self, socket: &Arc<Description>) {
+        socket.lent.begin_use();
+        // The loan of a connection that nobody uses is as it was.
+        self.take_share_back(socket, |users| users == 1);
     }
 
     fn share(&self, socket: &Description) {
@@ -210,6 +192,37 @@ impl Lender for Process {
     fn close_steward_number(&self, number: i32) {
         self.lending.forget(number);
         let _ = self.close(number);
+    }
+}
+
+impl Process {
+    /// `changes`: whether the loan is another one, if so many users are left.
+    fn take_share_back(&self, socket: &Arc<Description>, changes: impl FnOnce(u64) -> bool) {
+        let is_open = || !socket.cold.lock().numbers.is_empty();
+        if !end_loan(socket) {
+            if socket.kind == Kind::Stream && changes(socket.lent.users()) {
+                self.lending.post.note_taken_back();
+            }
+            return;
+        }
+        if socket.kind == Kind::Stream && is_open() {
+            return;
+        }
+        // Pumps have closed theirs: this one has kept the kernel's part.
+        let numbers = socket.cold.lock().numbers.clone();
+        let mut kept = numbers.into_iter();
+        if socket.kind == Kind::Dgram
+            && let Some(kept) = kept.find(|number| self.lending.is_stewards(*number))
+        {
+            self.close_steward_number(kept);
+        }
+        if socket.may_end() && socket.cold.lock().numbers.is_empty() {
+            // SO_LINGER: no thread waits for this end.
+            if let Some(Decided::Stream(stream)) = socket.decided() {
+                stream.linger.lock().take_if(|seconds| *seconds > 0);
+            }
+            self.end(socket);
+        }
     }
 }
 

@@ -105,14 +105,12 @@ impl Process {
         let mut is_begun = false;
         loop {
             let due_ns = it.due_ns();
-            let has_end = end_ns.is_some() && is_begun;
-            if due_ns.is_none() && !has_end && !self.may_be_left(socket, it) {
+            if due_ns.is_none() && !(end_ns.is_some() && is_begun) {
                 break;
             }
             is_begun = true;
-            let until_ns = due_ns.into_iter().chain(end_ns).min();
-            let now_ns = self.kernel.now_ns();
-            let left = until_ns.map(|until| Duration::from_nanos(until.saturating_sub(now_ns)));
+            let until_ns = due_ns.into_iter().chain(end_ns).min().unwrap_or(0);
+            let left = until_ns.saturating_sub(self.kernel.now_ns());
             let Some(polled) = polled(socket.kernel_number(), libc::POLLIN) else {
                 return Ok(LentRead::Here(end_ns, 0));
             };
@@ -120,6 +118,7 @@ impl Process {
                 return Ok(LentRead::Here(end_ns, 0));
             };
             let mut fds = [NO_DOORBELL, polled];
+            let left = Some(Duration::from_nanos(left));
             let found = self.kernel.ppoll(&mut fds, left, None)?;
             drop(call);
             match found {
