@@ -1,5 +1,6 @@
 """Forks beside connections: nothing is lost, and nothing stays."""
 
+import contextlib
 import json
 import os
 import random
@@ -7,6 +8,7 @@ import selectors
 import signal
 import socket
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 from harness import test
@@ -16,6 +18,8 @@ from harness.world import PROGRAMS
 PORT = 7260
 CONNECTIONS = FORKS = 1000
 SIZE_MAX = 600
+# Children, each with a connection of its own.
+ROW = 80
 # Rings become memory when they are used.
 GROWTH_KIB = 4096
 
@@ -173,3 +177,31 @@ def connected(world):
         return world.connect(7120)
     except ConnectionRefusedError:
         return None
+
+
+@test
+def children_do_not_keep_what_is_on_its_way_to_other_children(world):
+    """Each begins to use its connection while others are forked."""
+    started = world.stack(*world.program("row_of_children.py"), world.address, PORT + 1, ROW)
+    # Each has one more, with which it is looked whether the port is open.
+    world.wait_port(PORT + 1, process=started)
+    socks = [world.connect(PORT + 1) for _ in range(ROW - 1)]
+    until(lambda: "begun" in started.output(), 20, "all children have begun")
+    for sock in socks:
+        sock.sendall(b"there?")
+        assert sock.recv(100) == b"there?"
+    owners = Counter()
+    for pid in [started.pid, *started.children()]:
+        owners.update(sockets_of(pid))
+    few = {name: count for name, count in owners.items() if 1 < count < ROW - 1}
+    assert not few, f"sockets that a few of {ROW} processes have: {few}"
+    for sock in socks:
+        sock.close()
+
+
+def sockets_of(pid):
+    found = set()
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.add(os.readlink(file))
+    return {name for name in found if name.startswith("socket:")}

@@ -83,13 +83,11 @@ impl Child {
 pub(crate) fn lend_to_child(socket: &Description) {
     // Another thread may take the last loan back.
     let _cold = socket.cold.lock();
-    let loan = Loan::to(0, 0, 0);
-    if let Some(Decided::Stream(stream)) = socket.decided() {
-        // If there is a user, the steward writes it again.
-        stream.set_loan(match socket.lent.users() {
-            0 => loan,
-            _ => loan.unsure(),
-        });
+    // If there is a user, its loan holds; the steward writes that it is not the only one.
+    if socket.lent.users() == 0
+        && let Some(Decided::Stream(stream)) = socket.decided()
+    {
+        stream.set_loan(Loan::to(0, 0, 0));
     }
     socket.lent.add_unused();
 }

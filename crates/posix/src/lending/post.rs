@@ -101,6 +101,10 @@ pub(crate) struct Post {
     packed: Lock<Option<Packed>>,
     /// The steward of a process that may start no thread.
     inline: Lock<Option<Box<dyn Inline>>>,
+    /// Taken while there is an end of a pair or a control socket of the steward's that is not in
+    /// the list of those which a forked child closes: it would keep it open for as long as it runs,
+    /// and who has the other end would not learn of this process's end.
+    pub(crate) unlisted: Lock<()>,
     has_inline: AtomicBool,
 }
 
@@ -108,6 +112,7 @@ impl Post {
     /// Comes before the locks of sockets, which a steward without a thread takes as it works.
     pub(crate) fn hold_steward(&self) {
         self.inline.hold();
+        self.unlisted.hold();
     }
 
     pub(crate) fn hold(&self) {
@@ -116,6 +121,7 @@ impl Post {
 
     pub(crate) fn release(&self) {
         self.inner.release();
+        self.unlisted.release();
         self.inline.release();
     }
 

@@ -29,12 +29,12 @@ impl Steward {
 
     fn hear_from(&mut self, key: u64) {
         for _ in 0..MESSAGES_MAX {
-            let Some(child) = self.children.get(&key) else {
-                return;
-            };
-            match hear(&child.control, &mut self.room) {
+            match self.hear(key) {
                 Heard::Message(message, 0, end) => self.on_message(key, message, end),
-                Heard::Message(message, len, _) => self.on_long_message(key, message, len),
+                Heard::Message(message, len, end) => {
+                    self.refuse_end(end);
+                    self.on_long_message(key, message, len);
+                }
                 Heard::Noise => {}
                 Heard::Nothing => return,
                 Heard::End => self.on_end(key),
@@ -42,9 +42,32 @@ impl Steward {
         }
     }
 
+    /// Hears one message, and lists the descriptor that has come with it.
+    fn hear(&mut self, key: u64) -> Heard {
+        let Some(child) = self.children.get(&key) else {
+            return Heard::Nothing;
+        };
+        let _unlisted = self.post.unlisted.lock();
+        match hear(&child.control, &mut self.room) {
+            Heard::Message(message, len, Some(end)) => {
+                let end = raised(end);
+                self.lender.note(end.as_raw_fd());
+                Heard::Message(message, len, Some(end))
+            }
+            heard => heard,
+        }
+    }
+
+    /// A descriptor for which there is no use.
+    fn refuse_end(&self, end: Option<OwnedFd>) {
+        if let Some(end) = end {
+            self.lender.forget(end.as_raw_fd());
+        }
+    }
+
     fn on_message(&mut self, key: u64, message: Message, end: Option<OwnedFd>) {
         let Some(child) = self.children.get_mut(&key) else {
-            return;
+            return self.refuse_end(end);
         };
         let root = child.root;
         match (message.kind, end) {
@@ -75,7 +98,7 @@ impl Steward {
                     answer(&child.control);
                 }
             }
-            _ => {}
+            (_, end) => self.refuse_end(end),
         }
     }
 
@@ -92,7 +115,7 @@ impl Steward {
     /// A child is about to make one of its own. Without `end`, that cannot request anything.
     fn on_branch(&mut self, key: u64, end: Option<OwnedFd>) {
         let Some(child) = self.children.get(&key) else {
-            return;
+            return self.refuse_end(end);
         };
         let root = child.root;
         let held = end.is_some().then(|| child.held.clone());
@@ -103,8 +126,6 @@ impl Steward {
         }
         if let (Some(end), Some(held)) = (end, held) {
             held.iter().for_each(|socket| lend_to_child(socket));
-            let end = raised(end);
-            self.lender.note(end.as_raw_fd());
             let branch = self.key();
             self.add_child(branch, Child::new(end, root, held));
             self.note_unused();
@@ -113,19 +134,17 @@ impl Steward {
 
     fn on_take(&mut self, key: u64, message: Message, end: OwnedFd) {
         let Some(child) = self.children.get_mut(&key) else {
-            return;
+            return self.refuse_end(Some(end));
         };
         let name = (message.id, message.token);
         let root = child.root;
         let origin = Origin::new(root, name, message.amount != 0);
         let Some(socket) = child.take_held(message.id) else {
-            return;
+            return self.refuse_end(Some(end));
         };
         socket.lent.begin_use();
         match self.lender.steward_number(&socket) {
             Some(number) => {
-                let end = raised(end);
-                self.lender.note(end.as_raw_fd());
                 self.post.note_pump();
                 let mut pump = Pump::new(socket, number, end, origin).with_end(message.amount);
                 // Another thread may have forked between the pair and this message.
@@ -134,7 +153,10 @@ impl Steward {
                 }
                 self.add(pump);
             }
-            None => self.lender.take_back(&socket),
+            None => {
+                self.refuse_end(Some(end));
+                self.lender.take_back(&socket);
+            }
         }
     }
 

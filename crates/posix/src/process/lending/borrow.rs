@@ -194,11 +194,13 @@ impl Process {
             Kind::Stream => SocketType::STREAM,
             Kind::Dgram => SocketType::SEQPACKET,
         };
-        let family = AddressFamily::UNIX;
-        let (ours, theirs) = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
         if socket.kind == Kind::Stream {
             self.learn_options(socket);
         }
+        // A child that another thread forks is not to keep the steward's end.
+        let _unlisted = self.lending.post.unlisted.lock();
+        let family = AddressFamily::UNIX;
+        let (ours, theirs) = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
         limit_times(&ours, socket)?;
         let names = Names {
             id: it.id,
