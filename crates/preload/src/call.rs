@@ -147,10 +147,8 @@ fn on_borrowed_read(process: &Process, fd: c_int) {
 #[cold]
 fn end_of_borrowed(process: &Process, fd: i32) -> Option<isize> {
     let end = {
-        cancel::undisturbed(|| {
-            let _in_call = InCall::enter();
-            process.end_of_borrowed(fd)
-        })
+        let _in_call = InCall::enter();
+        cancel::undisturbed(|| process.end_of_borrowed(fd))
     };
     match end {
         BorrowedEnd::End => Some(0),
@@ -162,10 +160,8 @@ fn end_of_borrowed(process: &Process, fd: i32) -> Option<isize> {
 #[cold]
 fn reset_of_borrowed(process: &Process, fd: i32) -> Option<isize> {
     let is_here = {
-        cancel::undisturbed(|| {
-            let _in_call = InCall::enter();
-            process.reset_of_borrowed(fd)
-        })
+        let _in_call = InCall::enter();
+        cancel::undisturbed(|| process.reset_of_borrowed(fd))
     };
     (!is_here).then(|| raw::fail(Errno::ECONNRESET) as isize)
 }
