@@ -148,7 +148,7 @@ fn on_borrowed_read(process: &Process, fd: c_int) {
 fn end_of_borrowed(process: &Process, fd: i32) -> Option<isize> {
     let end = {
         let _in_call = InCall::enter();
-        process.end_of_borrowed(fd)
+        cancel::undisturbed(|| process.end_of_borrowed(fd))
     };
     match end {
         BorrowedEnd::End => Some(0),
@@ -161,7 +161,7 @@ fn end_of_borrowed(process: &Process, fd: i32) -> Option<isize> {
 fn reset_of_borrowed(process: &Process, fd: i32) -> Option<isize> {
     let is_here = {
         let _in_call = InCall::enter();
-        process.reset_of_borrowed(fd)
+        cancel::undisturbed(|| process.reset_of_borrowed(fd))
     };
     (!is_here).then(|| raw::fail(Errno::ECONNRESET) as isize)
 }

@@ -27,23 +27,26 @@ fn count_of(word: u64, process: u32) -> u64 {
     }
 }
 
-fn change(process: u32, next: impl Fn(u64) -> u64) {
-    let change = |word| {
-        let count = next(count_of(word, process));
-        Some(u64::from(process) << PROCESS_SHIFT | count)
-    };
+/// The word after a change of the count of `process`.
+fn changed(word: u64, process: u32, change: impl Fn(u64) -> u64) -> u64 {
+    u64::from(process) << PROCESS_SHIFT | change(count_of(word, process))
+}
+
+fn change(change: impl Fn(u64) -> u64) {
+    let process = std::process::id();
     let (made, else_read) = (Ordering::AcqRel, Ordering::Acquire);
-    let _ = STARTED.fetch_update(made, else_read, change);
+    let next = |word| Some(changed(word, process, &change));
+    let _ = STARTED.fetch_update(made, else_read, next);
 }
 
 /// A thread is being started.
 pub(super) fn note_start() {
-    change(std::process::id(), |count| count + 1);
+    change(|count| count + 1);
 }
 
 /// A thread has begun, or was not started.
 pub(super) fn note_begun() {
-    change(std::process::id(), |count| count.saturating_sub(1));
+    change(|count| count.saturating_sub(1));
 }
 
 /// Waits until all threads that [`spawn_quiet`](super::spawn_quiet) has started have begun: before
@@ -61,25 +64,21 @@ pub fn await_begun() {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
-
     use super::*;
-    use crate::thread::{own, spawn_quiet};
 
     #[test]
-    fn threads_have_begun_after_a_wait_for_them() {
-        let threads = (0..8).map(|_| {
-            let (end, ended) = channel::<()>();
-            let thread = spawn_quiet("begins", move || _ = ended.recv()).unwrap();
-            (end, thread)
-        });
-        let threads: Vec<_> = threads.collect();
-        await_begun();
-        assert!(own().count() >= threads.len());
-        for (end, thread) in threads {
-            drop(end);
-            thread.join();
-        }
+    fn threads_that_have_been_started_count_until_they_have_begun() {
+        let two = [1, 1]
+            .iter()
+            .fold(0, |word, more| changed(word, 7, |count| count + more));
+        assert_eq!(count_of(two, 7), 2);
+        let none = changed(changed(two, 7, |count| count - 1), 7, |count| count - 1);
+        assert_eq!(count_of(none, 7), 0);
+        assert_eq!(
+            count_of(changed(two, 8, |count| count + 1), 8),
+            1,
+            "a child"
+        );
     }
 
     #[test]

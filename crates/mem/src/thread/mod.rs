@@ -57,7 +57,6 @@ pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Resu
     let name = CString::new(name)?;
     let body = move || {
         let _listed = own::Listed::begin();
-        beginning::note_begun();
         sys::call_it(&name);
         sys::shorten_slice();
         if let Some(begin) = AT_BEGIN.get() {
@@ -65,12 +64,9 @@ pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Resu
         }
         body();
     };
+    let body = Box::new(body);
     let before = sys::block_all();
-    beginning::note_start();
-    let started = sys::Thread::start(STACK, Box::new(body));
-    if started.is_err() {
-        beginning::note_begun();
-    }
+    let started = sys::Thread::start(STACK, body);
     sys::restore(&before);
     Ok(Quiet(Some(started?)))
 }

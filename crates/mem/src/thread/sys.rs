@@ -7,6 +7,8 @@ use std::mem::{self, MaybeUninit};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::beginning;
+
 /// A thread that is joined when this is dropped.
 #[derive(Debug)]
 pub(super) struct Thread<'a> {
@@ -37,12 +39,15 @@ impl<'a> Thread<'a> {
         unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack) };
         let body = Box::into_raw(Box::new(body));
         let mut id = 0;
+        // From here on nothing of ours is waited for that a fork may have.
+        beginning::note_start();
         // SAFETY: `run` takes the `body`, and nothing else does unless there is no thread.
         let error =
             unsafe { libc::pthread_create(&raw mut id, attributes.as_ptr(), run, body.cast()) };
         // SAFETY: initialised above and not used again.
         unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
         if error != 0 {
+            beginning::note_begun();
             // SAFETY: made by `into_raw` above; there is no thread that has it.
             drop(unsafe { Box::from_raw(body) });
             return Err(io::Error::from_raw_os_error(error));
@@ -69,6 +74,7 @@ impl Drop for Thread<'_> {
 }
 
 extern "C" fn run(body: *mut c_void) -> *mut c_void {
+    beginning::note_begun();
     // SAFETY: `start` has made it for this thread alone.
     let body = unsafe { Box::from_raw(body.cast::<Body<'_>>()) };
     body();

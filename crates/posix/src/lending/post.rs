@@ -101,9 +101,9 @@ pub(crate) struct Post {
     packed: Lock<Option<Packed>>,
     /// The steward of a process that may start no thread.
     inline: Lock<Option<Box<dyn Inline>>>,
-    /// Taken while there is an end of a pair or a control socket of the steward's that is not in
-    /// the list of those which a forked child closes: it would keep it open for as long as it runs,
-    /// and who has the other end would not learn of this process's end.
+    /// Taken while there is an end of a pair or a control socket that is not in the list of those
+    /// which a forked child closes: it would keep it open for as long as it runs, and who has the
+    /// other end would not learn of this process's end. Nothing is waited for meanwhile.
     pub(crate) unlisted: Lock<()>,
     has_inline: AtomicBool,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::fs::fstat;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType};
+use rustix::net::{SendAncillaryBuffer, SendFlags, SocketType};
 use slipstack_mem::Descriptor;
 
 use crate::errno::Errno;
@@ -20,6 +20,7 @@ use crate::process::log::Log;
 use crate::process::table::Entry;
 use crate::process::table::Table;
 use crate::socket::borrowed::child_message::{Message, MessageKind, ReadRequest};
+use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::requests::{Call, Request};
 use crate::socket::borrowed::{Borrowed, Names};
 use crate::socket::description::{Decided, Description, Kind};
@@ -197,11 +198,20 @@ impl Process {
         if socket.kind == Kind::Stream {
             self.learn_options(socket);
         }
-        // A child that another thread forks is not to keep the steward's end.
-        let _unlisted = self.lending.post.unlisted.lock();
-        let family = AddressFamily::UNIX;
-        let (ours, theirs) = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
-        limit_times(&ours, socket)?;
+        self.lending.with_pair(kind, |ours, theirs| {
+            self.put_pair((socket, it), (ours, theirs), &control, reach)
+        })
+    }
+
+    /// Puts one end under the numbers, and gives the other to the steward.
+    fn put_pair(
+        &self,
+        (socket, it): (&Description, &Borrowed),
+        (ours, theirs): (&OwnedFd, &OwnedFd),
+        control: &Arc<Control>,
+        reach: UserKind,
+    ) -> Result<u64, Errno> {
+        limit_times(ours, socket)?;
         let names = Names {
             id: it.id,
             inode: self.ids.inode_of(socket),
@@ -209,14 +219,14 @@ impl Process {
             remote: it.remote(),
             is_shut: it.is_shut(),
         };
-        self.lending.abstract_names.put(&theirs, &names);
+        self.lending.abstract_names.put(theirs, &names);
         let message = Message {
             kind: MessageKind::Take,
             id: it.id,
             token: self.ids.next_token(),
             amount: match reach {
                 UserKind::WithLibrary => 0,
-                UserKind::WithoutLibrary => fstat(&ours)?.st_ino,
+                UserKind::WithoutLibrary => fstat(ours)?.st_ino,
             },
         };
         control.say(message, Some(theirs.as_fd()))?;
@@ -225,7 +235,7 @@ impl Process {
         }
         let numbers = socket.cold.lock().numbers.clone();
         for number in numbers.into_iter().filter_map(Descriptor::new) {
-            replace(number, &ours)?;
+            replace(number, ours)?;
             // A new pair is blocking.
             if socket.is_nonblocking() {
                 set_nonblocking(number, true)?;

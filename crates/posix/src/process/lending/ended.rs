@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -63,7 +64,13 @@ impl Process {
         match socket.decided() {
             Some(Decided::Foreign(it)) if socket.kind == Kind::Stream => {
                 it.note_cut();
-                self.take_hung_up(&socket, it)
+                let is_here = self.take_hung_up(&socket, it);
+                let owner_lives = || it.control().is_some_and(|it| !it.has_ended(Duration::ZERO));
+                if !is_here && owner_lives() {
+                    // The peer's reset: it is told once.
+                    it.hears_end();
+                }
+                is_here
             }
             Some(Decided::Stream(_)) => socket.is_brought(),
             _ => false,

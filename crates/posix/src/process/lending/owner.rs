@@ -111,7 +111,7 @@ impl Lender for Process {
 
     fn close_pair(&self, ours: OwnedFd, resets: Option<UsersEnd>) {
         let (Some(end), Some(&this)) = (resets, self.this.get()) else {
-            self.lending.forget(ours.as_raw_fd());
+            self.lending.close_listed(ours);
             return;
         };
         let post = &this.lending.post;
@@ -122,6 +122,7 @@ impl Lender for Process {
         // which may drive an engine.
         let reset = move || {
             end.prepare_reset(&pair);
+            let _unlisted = post.unlisted.lock();
             this.lending.forget(number);
             drop(pair);
             post.resets.fetch_sub(1, Ordering::SeqCst);
