@@ -147,8 +147,10 @@ fn on_borrowed_read(process: &Process, fd: c_int) {
 #[cold]
 fn end_of_borrowed(process: &Process, fd: i32) -> Option<isize> {
     let end = {
-        let _in_call = InCall::enter();
-        cancel::undisturbed(|| process.end_of_borrowed(fd))
+        cancel::undisturbed(|| {
+            let _in_call = InCall::enter();
+            process.end_of_borrowed(fd)
+        })
     };
     match end {
         BorrowedEnd::End => Some(0),
@@ -160,8 +162,10 @@ fn end_of_borrowed(process: &Process, fd: i32) -> Option<isize> {
 #[cold]
 fn reset_of_borrowed(process: &Process, fd: i32) -> Option<isize> {
     let is_here = {
-        let _in_call = InCall::enter();
-        cancel::undisturbed(|| process.reset_of_borrowed(fd))
+        cancel::undisturbed(|| {
+            let _in_call = InCall::enter();
+            process.reset_of_borrowed(fd)
+        })
     };
     (!is_here).then(|| raw::fail(Errno::ECONNRESET) as isize)
 }

@@ -31,6 +31,9 @@ pub(crate) trait Lender: Sync {
 
     fn forget(&self, number: i32);
 
+    /// Forgets a descriptor and closes it, while no thread forks.
+    fn close_noted(&self, end: OwnedFd);
+
     /// Closes the steward's end of a pair. `resets`: the end that this resets.
     fn close_pair(&self, ours: OwnedFd, resets: Option<UsersEnd>);
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::{SocketType, sockopt};
 use slipstack_channel::control::text_file;
 use slipstack_mem::{Descriptor, Lock, raised, raised_copy};
 
@@ -105,27 +105,6 @@ impl Lending {
         let _unlisted = self.post.unlisted.lock();
         self.forget(end.as_raw_fd());
         drop(end);
-    }
-
-    /// Makes a pair of unix sockets for `work`. A child that another thread forks meanwhile does
-    /// not keep them.
-    pub(crate) fn with_pair<T>(
-        &self,
-        kind: SocketType,
-        work: impl FnOnce(&OwnedFd, &OwnedFd) -> Result<T, Errno>,
-    ) -> Result<T, Errno> {
-        let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
-        let (one, other) = {
-            let _unlisted = self.post.unlisted.lock();
-            let pair = rustix::net::socketpair(family, kind, flags, None)?;
-            self.note(pair.0.as_raw_fd());
-            self.note(pair.1.as_raw_fd());
-            pair
-        };
-        let done = work(&one, &other);
-        self.close_listed(one);
-        self.close_listed(other);
-        done
     }
 
     /// Descriptor of the library's that children keep.

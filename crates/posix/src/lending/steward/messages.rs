@@ -61,7 +61,7 @@ impl Steward {
     /// A descriptor for which there is no use.
     fn refuse_end(&self, end: Option<OwnedFd>) {
         if let Some(end) = end {
-            self.lender.forget(end.as_raw_fd());
+            self.lender.close_noted(end);
         }
     }
 

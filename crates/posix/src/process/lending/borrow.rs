@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::fs::fstat;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{SendAncillaryBuffer, SendFlags, SocketType};
+use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType};
 use slipstack_mem::Descriptor;
 
 use crate::errno::Errno;
@@ -20,7 +20,6 @@ use crate::process::log::Log;
 use crate::process::table::Entry;
 use crate::process::table::Table;
 use crate::socket::borrowed::child_message::{Message, MessageKind, ReadRequest};
-use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::requests::{Call, Request};
 use crate::socket::borrowed::{Borrowed, Names};
 use crate::socket::description::{Decided, Description, Kind};
@@ -124,7 +123,24 @@ impl Process {
     }
 
     fn hold_quietly(&self, socket: &Arc<Description>, it: &Borrowed, reach: UserKind) -> bool {
-        it.pair_with(|| self.make_pair(socket, it, reach))
+        if it.is_taken() {
+            return true;
+        }
+        if socket.kind == Kind::Stream {
+            self.learn_options(socket);
+        }
+        loop {
+            let made = {
+                // A child that another thread forks is not to keep the steward's end, nor to take
+                // the connection for an unused one.
+                let _unlisted = self.lending.post.unlisted.lock();
+                it.pair_with(|| self.make_pair(socket, it, reach))
+            };
+            match (made, it.control()) {
+                (Err(Errno::EAGAIN), Some(control)) if control.await_room().is_ok() => {}
+                (made, _) => return made.is_ok(),
+            }
+        }
     }
 
     /// A call of this thread on the connection begins: one that has come in a message, or that this
@@ -184,6 +200,10 @@ impl Process {
             || self.lending.arrivals.load(Ordering::Relaxed) >= ARRIVALS
     }
 
+    /// Waits for nothing.
+    ///
+    /// # Errors
+    /// EAGAIN: the owner takes no message now.
     fn make_pair(
         &self,
         socket: &Description,
@@ -195,23 +215,9 @@ impl Process {
             Kind::Stream => SocketType::STREAM,
             Kind::Dgram => SocketType::SEQPACKET,
         };
-        if socket.kind == Kind::Stream {
-            self.learn_options(socket);
-        }
-        self.lending.with_pair(kind, |ours, theirs| {
-            self.put_pair((socket, it), (ours, theirs), &control, reach)
-        })
-    }
-
-    /// Puts one end under the numbers, and gives the other to the steward.
-    fn put_pair(
-        &self,
-        (socket, it): (&Description, &Borrowed),
-        (ours, theirs): (&OwnedFd, &OwnedFd),
-        control: &Arc<Control>,
-        reach: UserKind,
-    ) -> Result<u64, Errno> {
-        limit_times(ours, socket)?;
+        let family = AddressFamily::UNIX;
+        let (ours, theirs) = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
+        limit_times(&ours, socket)?;
         let names = Names {
             id: it.id,
             inode: self.ids.inode_of(socket),
@@ -219,23 +225,23 @@ impl Process {
             remote: it.remote(),
             is_shut: it.is_shut(),
         };
-        self.lending.abstract_names.put(theirs, &names);
+        self.lending.abstract_names.put(&theirs, &names);
         let message = Message {
             kind: MessageKind::Take,
             id: it.id,
             token: self.ids.next_token(),
             amount: match reach {
                 UserKind::WithLibrary => 0,
-                UserKind::WithoutLibrary => fstat(ours)?.st_ino,
+                UserKind::WithoutLibrary => fstat(&ours)?.st_ino,
             },
         };
-        control.say(message, Some(theirs.as_fd()))?;
+        control.say_now(message, Some(theirs.as_fd()))?;
         if socket.kind == Kind::Dgram && reach == UserKind::WithLibrary {
             self.lending.keep_kernel_part(socket, it);
         }
         let numbers = socket.cold.lock().numbers.clone();
         for number in numbers.into_iter().filter_map(Descriptor::new) {
-            replace(number, ours)?;
+            replace(number, &ours)?;
             // A new pair is blocking.
             if socket.is_nonblocking() {
                 set_nonblocking(number, true)?;

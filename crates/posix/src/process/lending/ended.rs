@@ -14,6 +14,7 @@ use crate::errno::Errno;
 use crate::lending::Lending;
 use crate::process::Process;
 use crate::socket::borrowed::Borrowed;
+use crate::socket::borrowed::control::Control;
 use crate::socket::description::{Decided, Description, Kind};
 
 /// Meaning of the end of the stream that libc has found in a read of a borrowed connection.
@@ -65,9 +66,8 @@ impl Process {
             Some(Decided::Foreign(it)) if socket.kind == Kind::Stream => {
                 it.note_cut();
                 let is_here = self.take_hung_up(&socket, it);
-                let owner_lives = || it.control().is_some_and(|it| !it.has_ended(Duration::ZERO));
-                if !is_here && owner_lives() {
-                    // The peer's reset: it is told once.
+                if !is_here && !self.lending.may_come_yet(it) {
+                    // It is told once.
                     it.hears_end();
                 }
                 is_here
@@ -102,6 +102,14 @@ fn is_hung_up(socket: &Description) -> bool {
 }
 
 impl Lending {
+    /// Whether a connection that has hung up may come here with a later call.
+    fn may_come_yet(&self, it: &Borrowed) -> bool {
+        // A confined process (seccomp) may not make the system call that would show it.
+        let is_kept_out = self.keeps_out.load(Ordering::Relaxed);
+        let has_ended = |control: Arc<Control>| control.has_ended(Duration::ZERO);
+        !is_kept_out && !it.is_left_to_others() && it.control().is_some_and(has_ended)
+    }
+
     pub(crate) fn was_reset(&self, socket: &Description) -> bool {
         // A confined process (seccomp) may not make the system call that would show it.
         !self.keeps_out.load(Ordering::Relaxed) && is_hung_up(socket)

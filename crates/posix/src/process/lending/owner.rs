@@ -109,6 +109,10 @@ impl Lender for Process {
         self.lending.forget(number);
     }
 
+    fn close_noted(&self, end: OwnedFd) {
+        self.lending.close_listed(end);
+    }
+
     fn close_pair(&self, ours: OwnedFd, resets: Option<UsersEnd>) {
         let (Some(end), Some(&this)) = (resets, self.this.get()) else {
             self.lending.close_listed(ours);

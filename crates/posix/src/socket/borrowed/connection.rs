@@ -293,14 +293,12 @@ impl Borrowed {
     }
 
     /// Makes the pair by `make`, which names it, unless there is one. Returns whether there is.
-    pub(crate) fn pair_with(&self, make: impl FnOnce() -> Result<u64, Errno>) -> bool {
+    pub(crate) fn pair_with(&self, make: impl FnOnce() -> Result<u64, Errno>) -> Result<(), Errno> {
         let _pairing = self.pairing.lock();
-        if !self.is_taken()
-            && let Ok(token) = make()
-        {
-            self.token.store(token, Ordering::Release);
+        if !self.is_taken() {
+            self.token.store(make()?, Ordering::Release);
         }
-        self.is_taken()
+        Ok(())
     }
 
     /// The number by which the steward knows it.
@@ -457,14 +455,15 @@ mod tests {
         let it = Borrowed::received(&names);
         assert!(it.is_taken() && it.control().is_none());
         assert!(it.for_child(None).is_taken());
-        assert!(it.pair_with(|| Err(Errno::ENOTCONN)));
+        assert!(it.pair_with(|| Err(Errno::ENOTCONN)).is_ok());
     }
 
     #[test]
     fn a_connection_has_no_pair_until_one_is_made() {
         let it = Borrowed::new(3, None, None, None);
-        assert!(!it.pair_with(|| Err(Errno::ENOTCONN)) && !it.is_taken());
-        assert!(it.pair_with(|| Ok(9)));
+        assert_eq!(it.pair_with(|| Err(Errno::ENOTCONN)), Err(Errno::ENOTCONN));
+        assert!(!it.is_taken());
+        assert!(it.pair_with(|| Ok(9)).is_ok());
         assert_eq!(it.token(), Some(9));
     }
 }

@@ -149,6 +149,25 @@ impl Control {
         self.send(&[IoSlice::new(&bytes)], &mut ancillary)
     }
 
+    /// As [`Control::say`], without waiting.
+    ///
+    /// # Errors
+    /// EAGAIN: there is no room.
+    pub(crate) fn say_now(
+        &self,
+        message: Message,
+        end: Option<BorrowedFd<'_>>,
+    ) -> Result<(), Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let ends: Vec<BorrowedFd<'_>> = end.into_iter().collect();
+        if !ends.is_empty() {
+            ancillary.push(SendAncillaryMessage::ScmRights(&ends));
+        }
+        let sent = self.try_send(&[IoSlice::new(&message.bytes())], &mut ancillary);
+        sent.unwrap_or(Err(Errno::EAGAIN))
+    }
+
     fn send(
         &self,
         parts: &[IoSlice<'_>],
@@ -235,7 +254,7 @@ impl Control {
         }
     }
 
-    fn await_room(&self) -> Result<(), Errno> {
+    pub(crate) fn await_room(&self) -> Result<(), Errno> {
         let mut fds = [PollFd::new(&self.end, PollFlags::OUT)];
         retry_on_intr(|| rustix::event::poll(&mut fds, None))?;
         Ok(())
