@@ -280,6 +280,7 @@ impl Process {
     /// Handles a failed `exec`: the program goes on, but its connections are gone.
     pub fn exec_failed(&self) {
         self.lending.keep_controls();
+        self.lending.post.is_ending.store(false, Ordering::SeqCst);
         // Other threads sleep for sockets that are only intents from now on.
         self.engines.absence.note();
         for attachment in self.engines.homes.attachments() {

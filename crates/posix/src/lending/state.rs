@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
-use rustix::net::{SocketType, sockopt};
+use rustix::net::{Shutdown, SocketType, sockopt};
 use slipstack_channel::control::text_file;
 use slipstack_mem::{Descriptor, Lock, raised, raised_copy};
 
@@ -98,6 +98,14 @@ impl Lending {
     pub(crate) fn forget(&self, number: i32) {
         self.numbers.lock().retain(|other| *other != number);
         self.post.forget_source(number);
+    }
+
+    /// Ends the ways to the stewards of others, and to the former one of this process: they have
+    /// nothing more to do for it.
+    pub(crate) fn leave_stewards(&self) {
+        for control in self.controls.lock().iter() {
+            let _ = rustix::net::shutdown(control.end(), Shutdown::Both);
+        }
     }
 
     /// Closes a descriptor of the list while no thread forks: a child would keep it.

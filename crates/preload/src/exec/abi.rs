@@ -14,7 +14,6 @@ use super::sys::Actions;
 use super::{Additions, completed, inherit_variables, search};
 use crate::cores;
 use crate::next;
-use crate::privileges::abi::before_exec;
 use crate::process;
 use crate::raw::fail;
 use crate::thread::{self, InCall};
@@ -67,7 +66,7 @@ unsafe fn with_environment<T>(theirs: Strings, how: Start, start: impl FnOnce(St
     let replaces_us = matches!(how, Start::Replace(_));
     let becomes_root = matches!(how, Start::Replace(Fitness::ServedAsRoot));
     if replaces_us {
-        before_exec();
+        process::before_exec();
     }
     // SAFETY: the program's array.
     let (additions, list) = unsafe { complete(theirs, how) };

@@ -139,13 +139,6 @@ fn before_hard_limit(is_last: bool) {
     }
 }
 
-/// Called before the program is replaced: connections that the new one is to have go on without it.
-pub fn before_exec() {
-    if let Some(process) = process::current() {
-        leave(process, Process::prepare_exec);
-    }
-}
-
 /// Leaves connections of the program to a helper, which handlers of the program's never run in.
 fn leave(process: &'static Process, prepare: fn(&Process) -> Option<HelperHandover>) {
     let prepared = {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use slipstack_posix::{End, Process};
+use slipstack_posix::{End, EndHandover, Process};
 
 use super::last::{self, has_other_threads};
 use super::sys::exit_at_once;
@@ -63,25 +63,41 @@ fn leave_to_borrowers(process: &'static Process, end: End) {
         swap_mask(mask);
         return;
     }
-    let prepared = {
-        let _in_call = InCall::enter();
-        process.prepare_succession(end)
-    };
-    if let Some(succession) = prepared {
-        let pid = forked(fork_away);
-        let _in_call = InCall::enter();
-        if pid == 0 {
-            become_helper();
-            process.succeed(succession);
-            end_helper();
-        }
-        process.end_succession(succession, pid > 0);
-    }
+    leave_to_successor(process, |process| process.prepare_succession(end));
     swap_mask(mask);
     if end == End::Alone {
         let _in_call = InCall::enter();
         process.outlast_borrowers();
     }
+}
+
+/// Called before the program is replaced: connections that the new one is to have, or others use,
+/// go on without it.
+pub fn before_exec() {
+    let Some(process) = current() else { return };
+    let mask = swap_mask(BLOCK_ALL);
+    leave_to_successor(process, Process::prepare_exec);
+    swap_mask(mask);
+}
+
+/// A helper goes on with connections of this process, which handlers of the program's never run in.
+fn leave_to_successor(
+    process: &'static Process,
+    prepare: impl FnOnce(&'static Process) -> Option<EndHandover>,
+) {
+    let prepared = {
+        let _in_call = InCall::enter();
+        prepare(process)
+    };
+    let Some(succession) = prepared else { return };
+    let pid = forked(fork_away);
+    let _in_call = InCall::enter();
+    if pid == 0 {
+        become_helper();
+        process.succeed(succession);
+        end_helper();
+    }
+    process.end_succession(succession, pid > 0);
 }
 
 /// Waits until the thread that hands the connections over is done, which ends the process.

@@ -66,8 +66,6 @@ pub struct HelperHandover {
     /// The helper names the taken connections on its end, and the program reads that on the other.
     programs: OwnedFd,
     helpers: OwnedFd,
-    /// The program gives its engine up.
-    confines: bool,
 }
 
 impl Process {
@@ -88,7 +86,7 @@ impl Process {
             self.leave_engine();
             return None;
         }
-        self.prepare_leaving(connections, true)
+        self.prepare_leaving(connections)
     }
 
     /// Puts sockets on the stack that have been bound and not been waited for, and makes what the
@@ -112,40 +110,16 @@ impl Process {
         has_begun
     }
 
-    /// As [`Process::prepare_confinement`], before the program is replaced. `None`: it has no
-    /// connections on an engine that the new one is to have.
-    pub fn prepare_exec(&self) -> Option<HelperHandover> {
-        self.living_attachment()?;
-        let mut connections = Vec::new();
-        for number in self.inherited_connections() {
-            if let Some(socket) = self.table.socket(number)
-                && let Some(Decided::Stream(stream)) = socket.decided()
-                && stream.is_connection()
-            {
-                connections.push(socket);
-            }
-        }
-        self.prepare_leaving(unique(connections), false)
-    }
-
-    fn prepare_leaving(
-        &self,
-        connections: Vec<Arc<Description>>,
-        confines: bool,
-    ) -> Option<HelperHandover> {
-        if connections.is_empty() {
-            return None;
-        }
+    fn prepare_leaving(&self, connections: Vec<Arc<Description>>) -> Option<HelperHandover> {
         let (programs, helpers) = control_pair().ok()?;
         let connections = connections.into_iter();
         let connections: Result<Vec<HelperConnection>, Errno> = connections
-            .map(|it| self.make_helper_connection(it, confines))
+            .map(|it| self.make_helper_connection(it))
             .collect();
         Some(HelperHandover {
             connections: connections.ok()?,
             programs,
             helpers,
-            confines,
         })
     }
 
@@ -167,11 +141,7 @@ impl Process {
         Some(unique(all))
     }
 
-    fn make_helper_connection(
-        &self,
-        socket: Arc<Description>,
-        confines: bool,
-    ) -> Result<HelperConnection, Errno> {
+    fn make_helper_connection(&self, socket: Arc<Description>) -> Result<HelperConnection, Errno> {
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let pair = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
         let (ours, theirs) = (raised(pair.0), raised(pair.1));
@@ -179,7 +149,7 @@ impl Process {
         rustix::io::ioctl_fionbio(&theirs, socket.is_nonblocking())?;
         let names = names_of(&self.ids, &socket);
         // The program's calls on it are the kernel's then.
-        if names.is_shut && confines {
+        if names.is_shut {
             rustix::net::shutdown(&theirs, Shutdown::Write)?;
         }
         self.lending.abstract_names.put(&ours, &names);
@@ -196,7 +166,6 @@ impl Process {
             connections,
             programs,
             helpers,
-            ..
         } = leaving;
         drop(programs);
         let mut left: Vec<(Arc<Description>, OwnedFd)> = Vec::new();
@@ -224,10 +193,7 @@ impl Process {
                 std::thread::sleep(MOVE_PAUSE);
             }
         }
-        // The program's steward has nothing more to do for this process.
-        for control in self.lending.controls.lock().iter() {
-            let _ = rustix::net::shutdown(control.end(), Shutdown::Both);
-        }
+        self.lending.leave_stewards();
     }
 
     /// Returns the program's number for the connection if it has come.
@@ -266,13 +232,12 @@ impl Process {
     }
 
     /// Puts the ends of the pairs under the program's numbers, waits until the helper has its
-    /// connections, and gives the engine up if requested.
+    /// connections, and gives the engine up.
     pub fn leave_to_helper(&'static self, leaving: HelperHandover, has_helper: bool) {
         let HelperHandover {
             connections,
             programs,
             helpers,
-            confines,
         } = leaving;
         drop(helpers);
         let mut left = Vec::new();
@@ -295,13 +260,11 @@ impl Process {
         for (socket, ours) in left {
             self.charge_for_program(socket, ours);
         }
-        if confines {
-            // From then on the program's waits are the kernel's.
-            self.end_all_sharing();
-        }
-        match confines && !stays && wait_until(|| self.lending.post.is_retired()) {
+        // From then on the program's waits are the kernel's.
+        self.end_all_sharing();
+        match !stays && wait_until(|| self.lending.post.is_retired()) {
             true => self.leave_engine(),
-            false => self.lending.is_confined.store(confines, Ordering::Relaxed),
+            false => self.lending.is_confined.store(true, Ordering::Relaxed),
         }
     }
 

@@ -5,6 +5,9 @@
 //! engine of its own, to which the connections go, and which goes on with the pairs and the control
 //! sockets where the steward has left them. Where a connection cannot move in time or there is no
 //! engine the process stays itself (see [`super::lingering`]).
+//!
+//! A process that is about to become another program (`exec`) ends in the same way: it lends the
+//! connections that the new program is to have to itself, and their other users notice nothing.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -16,20 +19,22 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use slipstack_channel::{CloseMode, Transport};
+use slipstack_mem::Descriptor;
 use slipstack_mem::thread::start_no_more;
 
 use crate::attachment::Attachment;
 use crate::lending::child::{Packed, lend_to_child};
 use crate::lending::giving::stream_of;
 use crate::lending::lender::Lender;
-use crate::lending::post::Inline;
+use crate::lending::post::{Charge, Inline};
 use crate::lending::pump::{Pump, ROOM};
 use crate::lending::steward::Steward;
 use crate::process::Process;
 use crate::process::lending::helper::{MOVE_PAUSE, MOVE_TIME_MAX};
 use crate::process::lending::owner::lend;
-use crate::socket::borrowed::ReadRequest;
 use crate::socket::borrowed::child_message::control_pair;
+use crate::socket::borrowed::control::Control;
+use crate::socket::borrowed::{Borrowed, Names, ReadRequest};
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::options::apply_stream_options;
 use crate::socket::options::set_recorded_options;
@@ -87,6 +92,59 @@ impl Process {
             programs,
             helpers,
         })
+    }
+
+    /// Called before the program is replaced. As [`Process::prepare_succession`], also for
+    /// connections that the new program is to have.
+    pub fn prepare_exec(&'static self) -> Option<EndHandover> {
+        self.living_attachment()?;
+        self.lend_to_new_program();
+        match self.has_borrowers() {
+            true => self.prepare_succession(End::AtOnce),
+            false => None,
+        }
+    }
+
+    /// Makes this process a user of its own connections, like a child that it has forked, as which
+    /// the new program goes on.
+    fn lend_to_new_program(&'static self) {
+        let sockets = self.inherited_connections().into_iter();
+        let sockets = sockets.filter_map(|number| self.table.socket(number));
+        let is_own = |it: &Arc<Description>| stream_of(it).is_some_and(Stream::is_connection);
+        let sockets: Vec<Arc<Description>> = sockets.filter(is_own).collect();
+        let _bringing = self.lending.bringing.lock();
+        let Some(mut lending) = self.prepare_child(sockets.iter()) else {
+            return;
+        };
+        if let Some((stewards, own)) = lending.control.take() {
+            let control = Arc::new(Control::new(own));
+            self.lending.controls.lock().push(Arc::clone(&control));
+            for (socket, names) in lending.shared.iter().zip(&lending.names) {
+                self.borrow_own(socket, names, &control);
+            }
+            self.charge(Charge::child(stewards, lending.shared));
+        }
+    }
+
+    /// Puts a connection that the steward lends under all numbers of one of this process's.
+    fn borrow_own(&self, old: &Arc<Description>, names: &Names, control: &Arc<Control>) {
+        let it = Borrowed::new(old.id, Some(names), Some(Arc::clone(control)), None);
+        let new = Description::like(old, self.ids.next());
+        new.set_inode(names.inode);
+        let _ = new.decided.set(Decided::Foreign(it));
+        let numbers = {
+            let cold = old.cold.lock();
+            let mut fresh = new.cold.lock();
+            fresh.options = cold.options.clone();
+            (fresh.bound, fresh.owner) = (cold.bound, cold.owner);
+            cold.numbers.clone()
+        };
+        let new = Arc::new(new);
+        for number in numbers.into_iter().filter_map(Descriptor::new) {
+            if !self.lending.is_stewards(number.number()) {
+                self.install(number, &new);
+            }
+        }
     }
 
     /// Takes connections out that children may use, as far as they can go: none if this process
@@ -150,6 +208,7 @@ impl Process {
             start_no_more();
             self.close_sockets(0, u32::MAX);
         }
+        self.lending.leave_stewards();
         let Some(attachment) = self.attached_quietly() else {
             return;
         };
