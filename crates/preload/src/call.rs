@@ -116,6 +116,10 @@ fn settle(
             (-1, Restart::Receiving(fd)) if raw::errno() == libc::ECONNRESET => {
                 reset_of_borrowed(process, fd)
             }
+            (-1, Restart::Receiving(fd)) if [libc::EAGAIN, libc::EINTR].contains(&raw::errno()) => {
+                on_vain_read(process, fd);
+                Some(-1)
+            }
             (count @ 1.., Restart::Receiving(fd)) => {
                 on_borrowed_read(process, fd);
                 Some(count)
@@ -142,6 +146,16 @@ fn lent_call(process: &Process, libc: &mut impl FnMut() -> isize) -> isize {
 fn on_borrowed_read(process: &Process, fd: c_int) {
     let _in_call = InCall::enter();
     process.on_borrowed_read(fd);
+}
+
+#[cold]
+fn on_vain_read(process: &Process, fd: c_int) {
+    let errno = raw::errno();
+    {
+        let _in_call = InCall::enter();
+        process.on_vain_read(fd);
+    }
+    raw::set_errno(errno);
 }
 
 #[cold]

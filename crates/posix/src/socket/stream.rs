@@ -440,6 +440,18 @@ impl Stream {
         self.enqueue(&[], Push::Now).map(drop)
     }
 
+    /// Whether the sending direction is shut down, or the connection has ended and its error was
+    /// taken.
+    pub(crate) fn sends_no_more(&self) -> bool {
+        let seen = self.seen();
+        self.has_shut(SHUT_WRITE) || seen.is_over() && !seen.is_error()
+    }
+
+    /// Whether there is an error that nobody has taken.
+    pub(crate) fn is_reset(&self) -> bool {
+        self.seen().is_error()
+    }
+
     /// `shutdown`; the caller has checked `how`.
     pub(crate) fn shutdown(&self, read: bool, write: bool) -> Result<(), Errno> {
         let asked = if read { SHUT_READ } else { 0 } | if write { SHUT_WRITE } else { 0 };

@@ -28,7 +28,10 @@ impl Process {
             return;
         }
         let request = Request::new(Call::Options, [0, 0]);
-        if let Some((_, text)) = self.ask_owner(it, &request, &[], OPTIONS_LEN_MAX) {
+        if let Some((reply, text)) = self.ask_owner(it, &request, &[], OPTIONS_LEN_MAX) {
+            if reply.flags != 0 {
+                it.note_shut();
+            }
             let mut options = Options::read(&text);
             let mut cold = socket.cold.lock();
             for set in cold.options.all() {

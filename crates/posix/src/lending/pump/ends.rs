@@ -2,9 +2,11 @@
 
 use rustix::net::Shutdown;
 
-use super::Pump;
+use super::{Pump, Way};
 use crate::lending::lender::Lender;
 use crate::lending::users_end::UsersEnd;
+use crate::socket::Stream;
+use crate::socket::borrowed::ReadRequest;
 
 impl Pump {
     /// The user of the pair has no library, and its end that inode, unless that is 0.
@@ -12,6 +14,17 @@ impl Pump {
         let user = self.user.filter(|_| inode != 0);
         self.users_end = user.map(|user| UsersEnd { user, inode });
         self
+    }
+
+    /// Passes on what there is to a call that does not wait: what comes later is for the next
+    /// reader, or for another user of the pair that waits already.
+    pub(crate) fn read_now(&mut self, request: ReadRequest, room: &mut [u8]) {
+        let before = self.request;
+        self.read(request);
+        self.run(room);
+        if self.request != ReadRequest::All {
+            self.request = before;
+        }
     }
 
     /// The peer's end, or its reset, has come after all its bytes.
@@ -24,6 +37,22 @@ impl Pump {
         // A program that was woken before the reset would see the end.
         if !self.resets_user {
             let _ = rustix::net::shutdown(&self.child, how);
+        }
+    }
+
+    /// The sending direction is shut down, by whoever has the connection: the next write of this
+    /// user's fails, too (tcp_sendmsg(): EPIPE).
+    pub(super) fn follow_end(&mut self, stream: &Stream) {
+        if self.to_peer.may_read() && stream.sends_no_more() {
+            self.to_peer = Way::over();
+            let _ = rustix::net::shutdown(&self.child, Shutdown::Read);
+        }
+        // A write after a reset is not to be lost, although nobody reads.
+        if self.to_child.may_read() && stream.is_reset() && stream.unread() == 0 {
+            self.is_reset = true;
+            self.to_peer = Way::over();
+            self.to_child = Way::over();
+            self.end_reading();
         }
     }
 

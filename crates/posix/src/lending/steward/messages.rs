@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use rustix::event::epoll::EventFlags;
 use slipstack_mem::raised;
 
 use crate::lending::child::{Child, lend_to_child};
@@ -184,18 +185,38 @@ impl Steward {
     }
 
     fn on_pump_message(&mut self, root: u64, message: Message) {
+        if message.kind == MessageKind::Shut {
+            self.run_others(root, message.token);
+        }
+        let is_alone = self.is_only_child(root);
         let mut pumps = self.pumps.iter_mut();
         let found = pumps.find(|(_, pump)| pump.is_of(root, message.token));
         let Some((key, pump)) = found else { return };
+        let request = ReadRequest::of(message.amount);
         match message.kind {
             MessageKind::Shut => pump.shut([1, 2].map(|bit| message.amount & bit != 0)),
-            _ => pump.read(ReadRequest::of(message.amount)),
-        }
-        // The reply comes after the bytes, so that its receiver finds them.
-        if message.kind == MessageKind::ReadNow {
-            pump.run(&mut self.room);
+            // The reply comes after the bytes, so that its receiver finds them.
+            MessageKind::ReadNow => pump.read_now(request, &mut self.room),
+            // Others that have the pair may wait for what they have requested.
+            _ if request == ReadRequest::None && !(is_alone && pump.has_one_origin()) => {}
+            _ => pump.read(request),
         }
         self.ready.push(*key);
+    }
+
+    /// Sends what other users of a connection have written before one of them ends its stream.
+    fn run_others(&mut self, root: u64, token: u64) {
+        let is_it = |pump: &&Pump| pump.is_of(root, token);
+        let Some(id) = self.pumps.values().find(is_it).map(|it| it.socket().id) else {
+            return;
+        };
+        for (key, pump) in &mut self.pumps {
+            if pump.socket().id == id && !pump.is_of(root, token) {
+                pump.on_child(EventFlags::IN);
+                pump.run(&mut self.room);
+                self.ready.push(*key);
+            }
+        }
     }
 
     pub(super) fn on_end(&mut self, key: u64) {

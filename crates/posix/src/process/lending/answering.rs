@@ -17,6 +17,7 @@ use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::lending::owner::set_for_borrower;
 use crate::process::table::Table;
+use crate::socket::Stream;
 use crate::socket::borrowed::requests::{CONTROL_MAX, Call, Reply, Request};
 use crate::socket::description::{Description, Kind};
 use crate::socket::kernel_socket::ready_in_kernel;
@@ -40,7 +41,13 @@ impl Process {
         if request.call == Call::Options {
             let options = socket.cold.lock().options.clone();
             let len = options.write(room);
-            return (Reply::of_len(len), len);
+            // Its first write is not to be lost.
+            let is_shut = stream_of(socket).is_some_and(Stream::sends_no_more);
+            let reply = Reply {
+                flags: i32::from(is_shut),
+                ..Reply::of_len(len)
+            };
+            return (reply, len);
         }
         if request.call == Call::Unread
             && let Some(stream) = stream_of(socket)

@@ -193,6 +193,17 @@ impl Process {
         }
     }
 
+    /// Called when libc has found no bytes in a read of number `fd` that was diverted to it, and
+    /// whose time is over or which a signal has ended.
+    #[cold]
+    pub fn on_vain_read(&self, fd: i32) {
+        if let Some(socket) = self.table.socket(fd)
+            && let Some(Decided::Foreign(it)) = socket.decided()
+        {
+            it.withdraw();
+        }
+    }
+
     /// Whether a connection that has come in a message goes to this process's engine with its first
     /// use.
     fn takes_at_once(&self) -> bool {
@@ -331,6 +342,10 @@ impl Process {
                 drop(call);
                 if self.take_hung_up(socket, it) {
                     return None;
+                }
+                // tcp_sendmsg(): the error comes before EPIPE, once.
+                if self.lending.was_reset(socket) && it.hears_end() {
+                    return Some(Err(Errno::ECONNRESET.into()));
                 }
                 // Libc raises the signal.
                 let call = self.enter_call(socket, it)?;

@@ -40,6 +40,20 @@ impl Process {
         bufs: &mut [IoSliceMut<'_>],
         flags: i32,
     ) -> Result<LentRead, Divert> {
+        let read = self.announce_and_read(socket, it, bufs, flags);
+        if let Err(Divert::Errno(Errno::EAGAIN | Errno::EINTR) | Divert::Stopped) = read {
+            it.withdraw();
+        }
+        read
+    }
+
+    fn announce_and_read(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        bufs: &mut [IoSliceMut<'_>],
+        flags: i32,
+    ) -> Result<LentRead, Divert> {
         let timeout_ns = socket.recv_timeout_ns.load(Ordering::Relaxed);
         let end_ns = (timeout_ns != 0).then(|| self.kernel.now_ns().saturating_add(timeout_ns));
         if self.begin_use(socket, it) {

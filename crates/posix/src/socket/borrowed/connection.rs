@@ -43,10 +43,12 @@ pub(crate) struct Borrowed {
     /// The steward passes on nothing until the program has read what it has, so that the connection
     /// can come here.
     is_held: AtomicBool,
+    /// A read that may wait has been announced.
+    awaits_bytes: AtomicBool,
     /// The program has shut its direction down, or has got the connection's final state.
     has_ended: AtomicBool,
-    /// The sending direction had been shut down before this process had the connection.
-    is_shut: bool,
+    /// The sending direction had been shut down before this process used the connection.
+    is_shut: AtomicBool,
     /// Set if another program has the end of the pair too.
     is_passed: AtomicBool,
     /// The options are known that were set before this program had the socket.
@@ -86,8 +88,9 @@ impl Borrowed {
             pairing: Lock::default(),
             is_streaming: AtomicBool::new(false),
             is_held: AtomicBool::new(false),
+            awaits_bytes: AtomicBool::new(false),
             has_ended: AtomicBool::new(names.is_some_and(|names| names.is_shut)),
-            is_shut: names.is_some_and(|names| names.is_shut),
+            is_shut: AtomicBool::new(names.is_some_and(|names| names.is_shut)),
             is_passed: AtomicBool::new(false),
             has_options: AtomicBool::new(false),
             own: Lock::default(),
@@ -178,13 +181,19 @@ impl Borrowed {
     }
 
     pub(crate) fn is_shut(&self) -> bool {
-        self.is_shut
+        self.is_shut.load(Ordering::Relaxed)
+    }
+
+    /// The sending direction was shut down before this process used the connection.
+    pub(crate) fn note_shut(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+        self.is_shut.store(true, Ordering::Relaxed);
     }
 
     /// A write begins, which fails if the direction had been shut down. The pair is open until
     /// then, as those who get an end of it announce themselves by a byte.
     pub(crate) fn refuse_writes(&self, socket: &Description) {
-        if self.is_shut
+        if self.is_shut()
             && self.is_taken()
             && socket.kind == Kind::Stream
             && let Some(number) = socket.kernel_number()
@@ -225,8 +234,9 @@ impl Borrowed {
             pairing: Lock::default(),
             is_streaming: AtomicBool::new(is_streaming),
             is_held: AtomicBool::new(false),
+            awaits_bytes: AtomicBool::new(false),
             has_ended: AtomicBool::new(self.has_ended.load(Ordering::Relaxed)),
-            is_shut: self.is_shut,
+            is_shut: AtomicBool::new(self.is_shut()),
             is_passed: AtomicBool::new(false),
             has_options: AtomicBool::new(self.has_options.load(Ordering::Relaxed)),
             own: Lock::default(),
@@ -368,7 +378,21 @@ impl Borrowed {
         let name = (self.id, token);
         match is_prompt {
             true => control.ask(Message::read(MessageKind::ReadNow, name, request)),
-            false => deliver(&control, Message::read(MessageKind::Read, name, request)),
+            false => {
+                self.awaits_bytes.store(true, Ordering::Relaxed);
+                deliver(&control, Message::read(MessageKind::Read, name, request));
+            }
+        }
+    }
+
+    /// A read that was announced ended without bytes (SO_RCVTIMEO, a signal): those that come later
+    /// are for the next reader, of whichever process.
+    pub(crate) fn withdraw(&self) {
+        let has_asked = self.awaits_bytes.swap(false, Ordering::Relaxed);
+        // Another thread may wait for them.
+        if has_asked && !self.is_streaming() && !self.turns.has_several_users() {
+            self.request(0, ReadRequest::None, false);
+            self.awaits_bytes.store(false, Ordering::Relaxed);
         }
     }
 
