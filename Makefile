@@ -5,6 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
+SHARING_COUNT ?= 50
 
 .PHONY: help setup build dpdk demo test check bench heuristics captures coverage differential \
 	interop interop-full seeds worlds scale scaling held forks served library bytes floor soak \
@@ -58,6 +59,10 @@ coverage: setup ## share of the lines of wire and stack that tests run; fails be
 
 differential: build ## random packets and socket calls, on the kernel and on Slipstack
 	@tests/differential/run --count $$(( ($(SEEDS) + 3) / 4 ))
+
+.PHONY: sharing
+sharing: build ## random processes that share connections: each call as on the kernel; SHARING_COUNT
+	@tests/sharing/run --count $(SHARING_COUNT) --seed $$(date +%s)
 
 .PHONY: dns
 dns: build ## 200,000 questions to `slipstack serve dns`, NSD and Knot, answers compared

@@ -1,0 +1,108 @@
+"""Scripts that once had another result than on the kernel, each reduced to what it needs."""
+
+from scripts import written
+
+BEGINS = """
+A listen 20 7000
+P connect 31 ADDRESS 7000
+A accept 20 21
+"""
+
+STORIES = {
+    "an owner becomes another program beside a child that has not used the connection": """
+A fork K1
+A exec
+A write-waiting 21 mine
+K1 write 21 his
+P read 31 4000
+P write 31 more
+K1 read-waiting 21 4000
+""",
+    "an owner becomes another program beside a child's program": """
+A fork K1
+K1 spawn K2
+A exec
+K2 write 21 two
+K1 exit
+K2 write 21 three
+P read 31 4000
+""",
+    "an owner that ends later has become another program": """
+A fork K1
+A exec
+A exit
+K1 dup 21 22
+K1 read 22 1
+P write 31 more
+K1 read-waiting 22 4000
+""",
+    "an owner becomes another program while two processes use the connection": """
+P write 31 begin
+A fork K1
+K1 read 21 2
+A fork K2
+K2 read 21 1
+A exec
+A read 21 2
+K1 write 21 one
+K2 write 21 two
+A write 21 three
+P read 31 4000
+""",
+    "an owner's other connection moves as it becomes another program": """
+A fork K1
+P connect 32 ADDRESS 7000
+K1 accept 20 22
+P write 32 text
+K1 read 22 2
+K1 send 21 A
+A receive 22
+K1 fork K2
+A exec
+K1 wait 21
+P write 31 more
+K1 read-waiting 21 4000
+""",
+    "one user shuts the sending direction down for all": """
+A spawn K1
+K1 spawn K2
+K1 fork K3
+K1 write-waiting 21 one
+K3 write 21 two
+K2 dup 21 22
+K2 shutdown 22 1
+K3 write 21 late
+K1 write-waiting 21 late
+P read 31 4000
+P read 31 4000
+""",
+    "one user shuts the sending direction down before another writes for the first time": """
+A spawn K1
+K1 spawn K2
+K1 fork K3
+K2 write 21 one
+K2 shutdown 21 1
+K3 write 21 late
+A write 21 late
+P read 31 4000
+P read 31 4000
+""",
+    "bytes that come after a read's time was over are for the next reader": """
+A fork K1
+K1 read-waiting 21 4000
+P write 31 next
+A read-waiting 21 4000
+""",
+    "bytes that come after a read that does not wait are for the next reader": """
+A spawn K1
+A read 21 4000
+A exec
+A read 21 2
+P write 31 next
+K1 read-waiting 21 4000
+""",
+}
+
+
+def scripts():
+    return {name: written(BEGINS + lines) for name, lines in STORIES.items()}
