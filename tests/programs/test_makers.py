@@ -144,16 +144,13 @@ def a_program_that_its_maker_has_started_goes_on_when_that_is_killed(world):
 @test
 def a_process_that_never_uses_a_connection_changes_nothing_when_its_maker_is_killed(world):
     """The child in between has it all the time."""
-    orphaned(world, 7350, "beneath", echoes)
-    orphaned(world, 7351, "beneath", echoes_late, 0.7)
-    orphaned(world, 7352, "bare", echoes)
-    orphaned(world, 7353, "bare", echoes_late, 0.7)
+    orphaned_early_and_late(world, 7350, "beneath")
+    orphaned_early_and_late(world, 7352, "bare")
 
 
 @test
 def another_child_that_never_uses_a_connection_changes_nothing_when_its_maker_is_killed(world):
-    orphaned(world, 7355, "twice", echoes)
-    orphaned(world, 7356, "twice", echoes_late, 0.7)
+    orphaned_early_and_late(world, 7355, "twice")
 
 
 @test
@@ -175,6 +172,12 @@ def all_bytes_arrive_that_a_maker_passes_on_to_another_program_as_it_is_killed(w
 def nothing_is_lost_if_a_child_has_no_descriptors_left_when_its_maker_is_killed(world):
     """In-process an engine needs descriptors: the connection may end."""
     orphaned(world, 7345, "full", is_digested)
+
+
+def orphaned_early_and_late(world, port, way):
+    """Before and after a connection has moved to the child that uses it."""
+    orphaned(world, port, way, echoes)
+    orphaned(world, port + 1, way, echoes_late, 0.7)
 
 
 def orphaned(world, port, way, use, seconds=0.05):

@@ -10,6 +10,7 @@ import time
 from harness.process import until
 from page import Outcome, entry
 from page import tools
+from page.ftp import vsftpd_conf
 from page.ssh import sshd
 
 SESSIONS = 3
@@ -112,17 +113,7 @@ def says(clients, word):
 
 @entry("vsftpd is killed, its sessions go on", packages="vsftpd")
 def vsftpd_sessions(world):
-    root = world.folder / "ftp"
-    (root / "in").mkdir(parents=True)
-    (root / "in").chmod(0o777)
-    conf = world.folder / "vsftpd.conf"
-    conf.write_text(
-        f"listen=YES\nlisten_address={world.address}\nlisten_port=2121\nanonymous_enable=YES\n"
-        f"anon_root={root}\nwrite_enable=YES\nanon_upload_enable=YES\nno_anon_password=YES\n"
-        "background=NO\nanon_umask=022\nsecure_chroot_dir=/var/run/vsftpd/empty\n"
-        "allow_writeable_chroot=YES\nseccomp_sandbox=NO\n"
-    )
-    os.makedirs("/var/run/vsftpd/empty", exist_ok=True)
+    conf = vsftpd_conf(world)
     path = tools.blob(world)
     for wait in WAITS:
         server = world.stack(tools.sbin("vsftpd"), conf)

@@ -10,6 +10,7 @@ import sys
 from harness.process import until
 from page import Outcome, entry
 from page import tools
+from page.ftp import vsftpd_conf
 from page.ssh import sshd
 
 BOTH = "3 MB down, 3 MB up"
@@ -132,16 +133,7 @@ def downloads(world, client, name):
 
 @entry("vsftpd", packages="vsftpd")
 def vsftpd(world):
-    root = world.folder / "ftp"
-    (root / "in").mkdir(parents=True)
-    (root / "in").chmod(0o777)
-    conf = world.folder / "vsftpd.conf"
-    conf.write_text(
-        f"listen=YES\nlisten_address={world.address}\nlisten_port=2121\nanonymous_enable=YES\nanon_root={root}\nwrite_enable=YES\n"
-        "anon_upload_enable=YES\nanon_other_write_enable=YES\nno_anon_password=YES\nbackground=NO\nanon_umask=022\nconnect_from_port_20=YES\n"
-        "secure_chroot_dir=/var/run/vsftpd/empty\nallow_writeable_chroot=YES\nseccomp_sandbox=NO\n"
-    )
-    os.makedirs("/var/run/vsftpd/empty", exist_ok=True)
+    conf = vsftpd_conf(world, anon_other_write_enable="YES", connect_from_port_20="YES")
     server = world.stack(tools.sbin("vsftpd"), conf)
     world.wait_port(2121, process=server)
     path = tools.blob(world)

@@ -58,8 +58,7 @@ def full(sock):
     poller = select.poll()
     poller.register(sock, select.POLLIN)
     poller.poll()
-    while os.getppid() == MAKER:
-        time.sleep(0.001)
+    await_killing()
     files = []
     try:
         while True:
@@ -138,10 +137,14 @@ def spawn(sock):
 def fork_idle():
     """A child that has the connection for a while and never uses it."""
     if os.fork() == 0:
-        while os.getppid() == MAKER:
-            time.sleep(0.001)
+        await_killing()
         time.sleep(0.1)
         os._exit(0)
+
+
+def await_killing():
+    while os.getppid() == MAKER:
+        time.sleep(0.001)
 
 
 def make(server, chance, seconds, way):
@@ -173,8 +176,7 @@ def make(server, chance, seconds, way):
             if way == "bare":
                 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
                 os.setuid(65534)
-            way = random.choice(("recv", "poll", "epoll"))
-        if way == "twice":
+        if way in ("beneath", "bare", "twice"):
             way = random.choice(("recv", "poll", "epoll"))
         serve(sock, way)
         os._exit(0)

@@ -155,15 +155,15 @@ impl Post {
         self.keys.fetch_max(used, Ordering::Relaxed);
     }
 
-    /// Hands `charge` to the steward's thread. It is woken at once, or by the child if there is
-    /// nothing to do before that speaks or ends.
+    /// Hands `charge` to the steward's thread, and wakes it unless it watches the child, which
+    /// wakes it when it speaks or ends. A child that may use connections which other processes use
+    /// already wakes it at once: their loans are to be written again.
     pub(crate) fn hand_over(&self, inner: &mut Inner, mut charge: Charge) {
         let is_ending = self.is_ending.load(Ordering::SeqCst);
-        // The loans of those that other processes use already are to be written again.
-        let waits = !charge.shares_used();
-        let is_watched = !is_ending && self.watch(inner, &mut charge) && waits;
+        let is_watched = !is_ending && self.watch(inner, &mut charge);
+        let wakes_at_once = !is_watched || charge.has_sockets_in_use();
         inner.charges.push(charge);
-        if let Some(waiter) = inner.waiter.as_ref().filter(|_| !is_watched) {
+        if let Some(waiter) = inner.waiter.as_ref().filter(|_| wakes_at_once) {
             waiter.notify();
         }
     }
@@ -414,8 +414,8 @@ impl Charge {
         }
     }
 
-    /// Whether it is a child with connections that other processes use already.
-    fn shares_used(&self) -> bool {
+    /// Whether it is a child that may use sockets which other processes use already.
+    fn has_sockets_in_use(&self) -> bool {
         match self {
             Charge::Child { shared, .. } => shared.iter().any(|it| it.lent.users() > 0),
             Charge::Pump(_) => false,

@@ -201,8 +201,9 @@ impl Process {
         number: i32,
         hears: bool,
     ) -> Option<String> {
-        // What another thread does between this and the `exec` would not be counted.
-        // A child that shares this memory (CLONE_VM) has other descriptors.
+        // The text for the new program has the counts of bytes as they are now: bytes that another
+        // thread reads or writes before the `exec` would be missing from them, and the counts of
+        // a child that shares this memory (CLONE_VM) are not of its own descriptors.
         if !hears || !self.ids.are_of_this_process() || has_other_threads(1) {
             it.stop_counting(&*self.kernel, socket);
         }
