@@ -97,6 +97,7 @@ impl Process {
     pub fn fork_parent(&self) -> Option<ForkLending> {
         self.lending.release();
         let lending = self.lending.take_fork();
+        self.lending.bringing.release();
         let held = self.release_all(|_| true).into_iter();
         let others: Vec<Arc<Description>> = held.filter_map(Entry::into_unconnected).collect();
         self.leave_listeners(&others);
@@ -179,6 +180,7 @@ impl Process {
     /// sent.
     pub fn fork_child(&self) {
         self.lending.release();
+        self.lending.bringing.release();
         let held = self.release_all(|entry| !matches!(entry, Entry::Socket(_)));
         self.table.free_in_child();
         let sets = self.table.sets();

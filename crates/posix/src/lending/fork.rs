@@ -1,6 +1,6 @@
 //! The sockets that a child may use, and their state in the child after the fork.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::socket::borrowed::Names;
@@ -55,6 +55,16 @@ impl Inheritance {
 }
 
 impl Fork {
+    /// All descriptors of it.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = i32> {
+        let own = self
+            .control
+            .iter()
+            .flat_map(|(control, childs)| [control, childs]);
+        let branches = self.branches.iter().map(|it| &it.childs);
+        own.chain(branches).map(AsRawFd::as_raw_fd)
+    }
+
     /// A way for the child to the steward at the other end of `control`, if there is not one yet.
     pub(crate) fn branch_off(&mut self, control: &Arc<Control>) {
         if self.branches.iter().any(|it| Arc::ptr_eq(&it.of, control)) {

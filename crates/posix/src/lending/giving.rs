@@ -179,7 +179,7 @@ impl Steward {
         };
         // Bytes that the child has written leave first.
         pump.on_child(EventFlags::IN);
-        let has_more = pump.run(&mut self.room);
+        let has_more = pump.run(self.lender, &mut self.room);
         let socket = Arc::clone(pump.socket());
         let is_its_own = socket.lent.is_lent_once() && self.lender.is_left_to_steward(&socket);
         let is_movable = pump.has_one_origin() && pump.may_stop() && socket.may_end();
@@ -193,7 +193,7 @@ impl Steward {
             return Leaving::Later;
         }
         // A peer that takes nothing holds up what the child has written.
-        let Some(unsent) = pump.take_unsent(&mut self.room) else {
+        let Some(unsent) = pump.take_unsent(self.lender, &mut self.room) else {
             return Leaving::Later;
         };
         let Some(mut travelling) = stream.depart() else {

@@ -31,6 +31,14 @@ pub(crate) trait Lender: Sync {
 
     fn forget(&self, number: i32);
 
+    /// As [`receive_joining`](crate::socket::borrowed::child_message::receive_joining), and notes a
+    /// control socket that comes before a thread can fork.
+    fn receive_joining(
+        &self,
+        end: &OwnedFd,
+        room: &mut [u8],
+    ) -> rustix::io::Result<(usize, Option<OwnedFd>)>;
+
     /// Forgets a descriptor and closes it, while no thread forks.
     fn close_noted(&self, end: OwnedFd);
 

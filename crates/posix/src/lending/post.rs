@@ -103,7 +103,8 @@ pub(crate) struct Post {
     inline: Lock<Option<Box<dyn Inline>>>,
     /// Taken while there is an end of a pair or a control socket that is not in the list of those
     /// which a forked child closes: it would keep it open for as long as it runs, and who has the
-    /// other end would not learn of this process's end. Nothing is waited for meanwhile.
+    /// other end would not learn of this process's end. Nothing is waited for meanwhile. Not needed
+    /// for those that are made under `Lending::bringing`, which a fork takes first.
     pub(crate) unlisted: Lock<()>,
     has_inline: AtomicBool,
 }
@@ -405,7 +406,7 @@ impl Charge {
             Charge::Child {
                 control, shared, ..
             } => {
-                lender.forget(control.as_raw_fd());
+                lender.close_noted(control);
                 for socket in shared {
                     lender.take_back_unused(&socket);
                 }

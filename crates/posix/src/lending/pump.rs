@@ -20,7 +20,6 @@ use crate::lending::lender::Lender;
 use crate::lending::pump::loans::Counts;
 use crate::lending::users_end::UsersEnd;
 use crate::socket::borrowed::ReadRequest;
-use crate::socket::borrowed::child_message::receive_joining;
 use crate::socket::description::{Decided, Description};
 use crate::socket::{How, Push, Stream, StreamError};
 
@@ -237,11 +236,6 @@ impl Pump {
         self.origins.len() == 1
     }
 
-    /// Takes the control sockets that have come by the pair.
-    pub(crate) fn take_joining(&mut self) -> Vec<OwnedFd> {
-        std::mem::take(&mut self.joining)
-    }
-
     /// Somebody who has come by an end of the pair says from now on when it reads.
     pub(crate) fn join(&mut self, origin: Origin) {
         self.has_others = true;
@@ -359,7 +353,7 @@ impl Pump {
 
     /// Moves bytes in both directions, and returns whether it stopped because there are many.
     /// `room` has [`ROOM`] bytes. Bytes for the peer leave with the engine's next turn.
-    pub(crate) fn run(&mut self, room: &mut [u8]) -> bool {
+    pub(crate) fn run(&mut self, lender: &dyn Lender, room: &mut [u8]) -> bool {
         if self.is_paused {
             return false;
         }
@@ -374,7 +368,7 @@ impl Pump {
         };
         self.note_alone();
         for _ in 0..ROUNDS {
-            let has_sent = self.feed_peer(stream, room);
+            let has_sent = self.feed_peer(stream, lender, room);
             let has_received = self.feed_child(stream, room);
             if !has_sent && !has_received {
                 self.follow_end(stream);
@@ -385,7 +379,7 @@ impl Pump {
     }
 
     /// Moves one piece from the child to the peer. Returns whether there was one.
-    fn feed_peer(&mut self, stream: &Stream, room: &mut [u8]) -> bool {
+    fn feed_peer(&mut self, stream: &Stream, lender: &dyn Lender, room: &mut [u8]) -> bool {
         let passed = if !self.to_peer.is_empty() {
             match self.peers.takes {
                 true => self.pass_to_peer(stream, None),
@@ -394,7 +388,7 @@ impl Pump {
         } else if self.to_peer.may_read() && self.childs.gives {
             self.note_loan(stream, Loan::taking);
             self.note_moving(true);
-            let count = self.read_child(room);
+            let count = self.read_child(lender, room);
             let passed = self.pass_to_peer(stream, Some(&room[..count]));
             passed.map(|_| count)
         } else {
@@ -443,11 +437,11 @@ impl Pump {
         passed.is_some_and(|count| count > 0)
     }
 
-    fn read_child(&mut self, room: &mut [u8]) -> usize {
-        let mut received = retry_on_intr(|| receive_joining(&self.child, &mut *room));
+    fn read_child(&mut self, lender: &dyn Lender, room: &mut [u8]) -> usize {
+        let mut received = retry_on_intr(|| lender.receive_joining(&self.child, &mut *room));
         while let Ok((0, Some(control))) = received {
             self.joining.push(control);
-            received = retry_on_intr(|| receive_joining(&self.child, &mut *room));
+            received = retry_on_intr(|| lender.receive_joining(&self.child, &mut *room));
         }
         match received {
             Ok((count, Some(control))) => {

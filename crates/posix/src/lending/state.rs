@@ -1,11 +1,12 @@
 //! The lending state of a process.
 
 use std::collections::HashMap;
+use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::io::{self, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{Shutdown, SocketType, sockopt};
 use slipstack_channel::control::text_file;
 use slipstack_mem::{Descriptor, Lock, raised, raised_copy};
@@ -19,7 +20,8 @@ use crate::lending::fork::Fork;
 use crate::lending::in_use::InUse;
 use crate::lending::post;
 use crate::socket::borrowed::Borrowed;
-use crate::socket::borrowed::control::Control;
+use crate::socket::borrowed::child_message::receive_with_ends;
+use crate::socket::borrowed::control::{Control, Ends, Received};
 use crate::socket::description::Description;
 use crate::socket::kernel_socket::{replace, set_nonblocking};
 
@@ -46,6 +48,9 @@ pub(crate) struct StewardSockets {
     /// Sockets that have been used, in the same way, and by the tokens of their pairs.
     pub(crate) taken: HashMap<(u64, u64, i32), Arc<Description>, BuildIdHasher>,
 }
+
+/// An end for the steward, and its user's.
+pub(crate) type Pair = (OwnedFd, OwnedFd);
 
 /// The part of a process that lends and borrows.
 #[derive(Debug, Default)]
@@ -108,6 +113,31 @@ impl Lending {
         }
     }
 
+    /// Makes a pair whose ends a forked child closes, while no thread forks: a child would keep
+    /// them. `make` waits for nothing.
+    pub(crate) fn listed_pair(&self, make: impl FnOnce() -> io::Result<Pair>) -> io::Result<Pair> {
+        let _unlisted = self.post.unlisted.lock();
+        let (ours, theirs) = make()?;
+        self.note(ours.as_raw_fd());
+        self.note(theirs.as_raw_fd());
+        Ok((ours, theirs))
+    }
+
+    /// Receives something with an end of a pair, and lists the end while no thread forks.
+    /// `receive` waits for nothing.
+    pub(crate) fn receive_listed<T>(
+        &self,
+        receive: impl FnOnce() -> io::Result<(T, Option<OwnedFd>)>,
+    ) -> io::Result<(T, Option<OwnedFd>)> {
+        let _unlisted = self.post.unlisted.lock();
+        let (received, end) = receive()?;
+        let end = end.map(raised);
+        if let Some(end) = &end {
+            self.note(end.as_raw_fd());
+        }
+        Ok((received, end))
+    }
+
     /// Closes a descriptor of the list while no thread forks: a child would keep it.
     pub(crate) fn close_listed(&self, end: OwnedFd) {
         let _unlisted = self.post.unlisted.lock();
@@ -149,7 +179,6 @@ impl Lending {
         self.kernel_parts.release();
         self.numbers.release();
         self.fork.release();
-        self.bringing.release();
     }
 
     /// Nobody needs the way to the steward any more of a connection that has come in a message.
@@ -290,6 +319,20 @@ impl Lending {
             add_kernel_part(set, *item);
         }
         self.drop_kernel_part(it);
+    }
+}
+
+impl Ends for Lending {
+    fn receive(&self, from: &OwnedFd, room: &mut [IoSliceMut<'_>]) -> Received {
+        let received = self.receive_listed(|| {
+            let (len, [end, other]) = receive_with_ends(from, room)?;
+            Ok(((len, other), end))
+        });
+        received.map(|((len, other), end)| (len, [end, other]))
+    }
+
+    fn close(&self, end: OwnedFd) {
+        self.close_listed(end);
     }
 }
 

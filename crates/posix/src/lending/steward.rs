@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::event::epoll::EventFlags;
-use slipstack_mem::raised;
 
 use crate::epoll::{Set, Target};
 use crate::idhash::BuildIdHasher;
@@ -375,7 +374,7 @@ impl Steward {
             let Some(pump) = self.pumps.get_mut(&key) else {
                 continue;
             };
-            if pump.run(&mut self.room) {
+            if pump.run(self.lender, &mut self.room) {
                 self.ready.push(key);
             }
             if pump.reads_no_more() {
@@ -400,8 +399,6 @@ impl Steward {
 
     /// Somebody has come by an end of a pump's pair.
     fn add_joined(&mut self, pump: u64, control: OwnedFd) {
-        let control = raised(control);
-        self.lender.note(control.as_raw_fd());
         let key = self.key();
         let child = Child {
             joined: Some(pump),

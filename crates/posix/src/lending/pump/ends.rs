@@ -1,4 +1,7 @@
-//! Ends of a pump: how the user of the pair and the connection see them.
+//! Ends of a pump: the steward's descriptors, and how the user of the pair and the connection see
+//! an end.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::net::Shutdown;
 
@@ -18,13 +21,24 @@ impl Pump {
 
     /// Passes on what there is to a call that does not wait: what comes later is for the next
     /// reader, or for another user of the pair that waits already.
-    pub(crate) fn read_now(&mut self, request: ReadRequest, room: &mut [u8]) {
+    pub(crate) fn read_now(&mut self, lender: &dyn Lender, request: ReadRequest, room: &mut [u8]) {
         let before = self.request;
         self.read(request);
-        self.run(room);
+        self.run(lender, room);
         if self.request != ReadRequest::All {
             self.request = before;
         }
+    }
+
+    /// Takes the control sockets that have come by the pair.
+    pub(crate) fn take_joining(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.joining)
+    }
+
+    /// The steward's descriptors.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = RawFd> {
+        let joining = self.joining.iter();
+        joining.chain([&self.child]).map(AsRawFd::as_raw_fd)
     }
 
     /// The peer's end, or its reset, has come after all its bytes.
@@ -75,5 +89,7 @@ impl Pump {
         lender.take_back(&self.socket);
         let users_end = self.users_end.filter(|_| self.resets_user);
         lender.close_pair(self.child, users_end);
+        let joining = self.joining.into_iter();
+        joining.for_each(|control| lender.close_noted(control));
     }
 }

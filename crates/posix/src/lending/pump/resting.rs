@@ -1,6 +1,7 @@
 //! Whether a pump's connection may go to the child, and the bytes that go with it.
 
 use super::{Pump, Way};
+use crate::lending::lender::Lender;
 
 /// Bytes of the child that go with the connection, at most.
 const UNSENT_MAX: usize = 4 << 20;
@@ -28,7 +29,7 @@ impl Pump {
 
     /// Takes the bytes of the child that the connection has not taken. `None`: they are not all
     /// here, or others have joined the child.
-    pub(crate) fn take_unsent(&mut self, room: &mut [u8]) -> Option<Vec<u8>> {
+    pub(crate) fn take_unsent(&mut self, lender: &dyn Lender, room: &mut [u8]) -> Option<Vec<u8>> {
         if self.to_peer.is_done {
             return Some(Vec::new());
         }
@@ -36,7 +37,7 @@ impl Pump {
         self.to_peer.is_ended = rest.is_ended;
         let mut unsent = rest.rest[rest.passed..].to_vec();
         while unsent.len() < UNSENT_MAX && !self.to_peer.is_ended {
-            match self.read_child(room) {
+            match self.read_child(lender, room) {
                 0 => break,
                 count => unsent.extend_from_slice(&room[..count]),
             }

@@ -196,7 +196,7 @@ impl Steward {
         match message.kind {
             MessageKind::Shut => pump.shut([1, 2].map(|bit| message.amount & bit != 0)),
             // The reply comes after the bytes, so that its receiver finds them.
-            MessageKind::ReadNow => pump.read_now(request, &mut self.room),
+            MessageKind::ReadNow => pump.read_now(self.lender, request, &mut self.room),
             // Others that have the pair may wait for what they have requested.
             _ if request == ReadRequest::None && !(is_alone && pump.has_one_origin()) => {}
             _ => pump.read(request),
@@ -213,7 +213,7 @@ impl Steward {
         for (key, pump) in &mut self.pumps {
             if pump.socket().id == id && !pump.is_of(root, token) {
                 pump.on_child(EventFlags::IN);
-                pump.run(&mut self.room);
+                pump.run(self.lender, &mut self.room);
                 self.ready.push(*key);
             }
         }
@@ -224,7 +224,7 @@ impl Steward {
             return;
         };
         self.rest.unwatch(&child.control);
-        self.lender.forget(child.control.as_raw_fd());
+        self.lender.close_noted(child.control);
         self.take_all_back(&child.given);
         for socket in child.held {
             self.lender.take_back_unused(&socket);

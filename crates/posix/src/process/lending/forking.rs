@@ -1,5 +1,6 @@
 //! The sockets that a child may use: prepared before the fork, completed after it.
 
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,7 +9,6 @@ use slipstack_mem::Descriptor;
 use crate::lending::Lending;
 use crate::lending::child::lend_to_child;
 use crate::lending::fork::{Fork, Inheritance};
-use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
 use crate::process::Process;
 use crate::process::lending::owner::names_of;
@@ -20,12 +20,25 @@ use crate::socket::description::{Decided, Description};
 
 /// Sockets that a child which has been forked may use; nothing is lent if it is dropped.
 #[derive(Debug)]
-pub struct ForkLending(Fork);
+pub struct ForkLending {
+    /// The steward's end of the child's control socket.
+    control: Option<OwnedFd>,
+    shared: Vec<Arc<Description>>,
+}
 
 impl Lending {
-    /// Takes what was prepared for this thread's child, before another thread prepares its own.
+    /// Takes what was prepared for this thread's child, before another thread forks: its child
+    /// would keep both ends of the control socket.
     pub(crate) fn take_fork(&self) -> Option<ForkLending> {
-        self.fork.lock().take().map(ForkLending)
+        let fork = self.fork.lock().take()?;
+        let control = fork.control.map(|(control, _)| control);
+        if let Some(control) = &control {
+            self.note(control.as_raw_fd());
+        }
+        Some(ForkLending {
+            control,
+            shared: fork.shared,
+        })
     }
 }
 
@@ -47,10 +60,11 @@ impl Process {
         sockets: impl Iterator<Item = &'a Arc<Description>>,
     ) -> Option<Fork> {
         let mut fork = Fork::default();
-        let stewards = self.lending.numbers.lock().clone();
         let is_programs = |socket: &Description| {
             let cold = socket.cold.lock();
-            cold.numbers.iter().any(|number| !stewards.contains(number))
+            // The steward lists its numbers before they are here, and until they are not.
+            let mut numbers = cold.numbers.iter();
+            numbers.any(|number| !self.lending.is_stewards(*number))
         };
         for socket in sockets {
             match socket.decided() {
@@ -97,21 +111,8 @@ impl Process {
 
     /// Lends, in the parent after the fork, the sockets that the child may use.
     pub fn lend(&'static self, lending: ForkLending) {
-        self.lend_to(lending.0);
-    }
-
-    pub(super) fn lend_to(&'static self, fork: Fork) {
-        if let Some((control, childs)) = fork.control {
-            drop(childs);
-            let shared = fork.shared;
-            self.charge(Charge::child(control, shared));
-        }
-    }
-
-    /// Takes the lent connections back because no child was made.
-    pub(super) fn lend_to_nobody(&self, fork: Fork) {
-        for socket in fork.shared {
-            self.take_back_unused(&socket);
+        if let Some(control) = lending.control {
+            self.charge(Charge::child(control, lending.shared));
         }
     }
 

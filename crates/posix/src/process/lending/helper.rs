@@ -12,7 +12,7 @@
 //! A connection that cannot move in time stays with the program's own steward, and then so does the
 //! program's engine.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -224,6 +224,7 @@ impl Process {
         let Some(number) = self.steward_number(&socket) else {
             return;
         };
+        self.lending.note(ours.as_raw_fd());
         lend(&socket);
         self.lending.post.note_pump();
         let mut pump = Pump::new(socket, number, ours, Origin::UNHEARD);

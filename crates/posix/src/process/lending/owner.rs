@@ -23,14 +23,15 @@ use crate::process::table::Entry;
 use crate::ready::Sleepers;
 use crate::socket::Stream;
 use crate::socket::borrowed::Names;
+use crate::socket::borrowed::child_message::receive_joining;
 use crate::socket::borrowed::requests::{Reply, Request};
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::options::set_on_stream;
 
 impl Process {
-    /// Hands something over to the steward.
+    /// Hands something over to the steward. Its descriptor is in the list already.
     pub(super) fn charge(&'static self, charge: Charge) {
-        self.lending.note(charge.number());
+        debug_assert!(self.lending.is_stewards(charge.number()));
         let post = &self.lending.post;
         let mut inner = post.inner.lock();
         charge.note_source(&mut inner.sources);
@@ -109,6 +110,14 @@ impl Lender for Process {
         self.lending.forget(number);
     }
 
+    fn receive_joining(
+        &self,
+        end: &OwnedFd,
+        room: &mut [u8],
+    ) -> rustix::io::Result<(usize, Option<OwnedFd>)> {
+        self.lending.receive_listed(|| receive_joining(end, room))
+    }
+
     fn close_noted(&self, end: OwnedFd) {
         self.lending.close_listed(end);
     }
@@ -133,7 +142,9 @@ impl Lender for Process {
         };
         if spawn_quiet("slipstack-reset", reset).is_err() {
             let _ = rustix::net::shutdown(&ours, Shutdown::Both);
+            let _unlisted = post.unlisted.lock();
             self.lending.forget(number);
+            drop(ours);
             post.resets.fetch_sub(1, Ordering::SeqCst);
         }
     }
@@ -195,8 +206,17 @@ impl Lender for Process {
     }
 
     fn close_steward_number(&self, number: i32) {
+        if let Some(entry) = self.table.take(number) {
+            self.keep_lent_part(&entry);
+            self.let_go(number, entry);
+        }
+        // The number leaves the list last: without being in it, it would count as one of the
+        // program's, and the connection as one that a forked child has.
+        let _unlisted = self.lending.post.unlisted.lock();
         self.lending.forget(number);
-        let _ = self.close(number);
+        if let Some(number) = Descriptor::new(number) {
+            number.close();
+        }
     }
 }
 

@@ -149,21 +149,28 @@ impl Process {
         reads: bool,
     ) -> Result<PassedConnection, Errno> {
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
-        let pair = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
-        let (ours, theirs) = pair;
+        let (ours, theirs) = self.lending.listed_pair(|| {
+            let pair = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
+            Ok((raised(pair.0), raised(pair.1)))
+        })?;
         self.lending
             .abstract_names
             .put(&ours, &names_of(&self.ids, &socket));
-        limit_times(&theirs, &socket)?;
+        let mut is_set = limit_times(&theirs, &socket);
         if socket.is_nonblocking() {
-            rustix::io::ioctl_fionbio(&theirs, true)?;
+            is_set = is_set.and_then(|()| Ok(rustix::io::ioctl_fionbio(&theirs, true)?));
+        }
+        if let Err(error) = is_set {
+            self.lending.close_listed(ours);
+            self.lending.close_listed(theirs);
+            return Err(error);
         }
         // Before the program can close it.
         lend(&socket);
         Ok(PassedConnection {
             socket,
             ours,
-            theirs: raised(theirs),
+            theirs,
             reads,
         })
     }
@@ -177,14 +184,15 @@ impl Process {
                 theirs,
                 reads,
             } = connection;
-            drop(theirs);
+            self.lending.close_listed(theirs);
             let number = is_gone.then(|| self.steward_number(&socket)).flatten();
             let Some(number) = number else {
                 self.take_back(&socket);
+                self.lending.close_listed(ours);
                 continue;
             };
             self.lending.post.note_pump();
-            let mut pump = Pump::new(socket, number, raised(ours), Origin::UNHEARD);
+            let mut pump = Pump::new(socket, number, ours, Origin::UNHEARD);
             if reads {
                 pump.read(ReadRequest::All);
             }
@@ -250,7 +258,7 @@ impl Process {
         if !is_stream || self.lending.keeps_out.load(Ordering::Relaxed) {
             return None;
         }
-        let control = Arc::new(Control::new(join(number).ok()?));
+        let control = self.come_by(number)?;
         let token = self.ids.next_token();
         let message = Message {
             kind: MessageKind::Join,
@@ -258,9 +266,21 @@ impl Process {
             token,
             amount: 0,
         };
-        control.say(message, None).ok()?;
-        self.lending.controls.lock().push(Arc::clone(&control));
+        if control.say(message, None).is_err() {
+            let mut all = self.lending.controls.lock();
+            all.retain(|other| !Arc::ptr_eq(other, &control));
+            return None;
+        }
         Some((control, token))
+    }
+
+    /// Sends the steward a control socket by the end of the pair under `number`. A child that is
+    /// forked meanwhile would keep both ends of it.
+    fn come_by(&self, number: Descriptor) -> Option<Arc<Control>> {
+        let _unlisted = self.lending.post.unlisted.lock();
+        let control = Arc::new(Control::new(join(number).ok()?));
+        self.lending.controls.lock().push(Arc::clone(&control));
+        Some(control)
     }
 
     fn receive_again(&self, number: Descriptor, socket: &Arc<Description>) {

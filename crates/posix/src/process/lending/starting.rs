@@ -66,7 +66,8 @@ impl SpawnLending {
 pub struct LentToShell {
     described: Vec<String>,
     /// The program's ends of control sockets, which it inherits.
-    _controls: Vec<OwnedFd>,
+    controls: Vec<OwnedFd>,
+    process: &'static Process,
 }
 
 impl LentToShell {
@@ -74,6 +75,13 @@ impl LentToShell {
     #[must_use]
     pub fn described(&self) -> &[String] {
         &self.described
+    }
+}
+
+impl Drop for LentToShell {
+    fn drop(&mut self) {
+        let controls = self.controls.drain(..);
+        controls.for_each(|it| self.process.lending.close_listed(it));
     }
 }
 
@@ -100,7 +108,8 @@ impl Process {
         }
         Some(LentToShell {
             described,
-            _controls: controls,
+            controls,
+            process: self,
         })
     }
 
@@ -144,6 +153,9 @@ impl Process {
         let wanted: Vec<Arc<Description>> = wanted.collect();
         let _bringing = self.lending.bringing.lock();
         let fork = self.prepare_child(wanted.iter())?;
+        // Under the lock that a fork takes first: a child that another thread forks before the
+        // program has begun closes them.
+        fork.ends().for_each(|number| self.lending.note(number));
         let mut described = Vec::new();
         for (from, to) in copies {
             let Some(socket) = self.table.socket(*from) else {
@@ -186,9 +198,22 @@ impl Process {
 
     /// The program has been started, or not.
     pub fn end_spawn_lending(&'static self, lending: SpawnLending, is_started: bool) {
+        let Fork {
+            control,
+            shared,
+            branches,
+            ..
+        } = lending.fork;
+        let branches = branches.into_iter().map(|it| it.childs);
+        branches.for_each(|it| self.lending.close_listed(it));
+        let Some((control, childs)) = control else {
+            return;
+        };
+        self.lending.close_listed(childs);
+        let charge = Charge::child(control, shared);
         match is_started {
-            true => self.lend_to(lending.fork),
-            false => self.lend_to_nobody(lending.fork),
+            true => self.charge(charge),
+            false => charge.refuse(self),
         }
     }
 

@@ -158,7 +158,7 @@ impl Process {
             for (_, pump) in &mut packed.pumps {
                 let is_there = left.iter().any(|socket| Arc::ptr_eq(socket, pump.socket()));
                 if is_there {
-                    pump.run(&mut room);
+                    pump.run(self, &mut room);
                 }
             }
             // A connection leaves with what other threads have written until now.
@@ -263,7 +263,7 @@ impl Process {
                     own.push((key, pump));
                 }
                 _ => {
-                    self.lending.forget(pump.child().as_raw_fd());
+                    pump.ends().for_each(|number| self.lending.forget(number));
                     pump.leave();
                 }
             }
@@ -342,10 +342,7 @@ fn ends_of(packed: &Packed) -> impl Iterator<Item = i32> {
         .children
         .iter()
         .map(|(_, child)| child.control.as_raw_fd());
-    let pairs = packed
-        .pumps
-        .iter()
-        .map(|(_, pump)| pump.child().as_raw_fd());
+    let pairs = packed.pumps.iter().flat_map(|(_, pump)| pump.ends());
     controls.chain(pairs)
 }
 

@@ -13,6 +13,7 @@ use crate::process::network::Network;
 use crate::ready::bits;
 use crate::socket::borrowed::Borrowed;
 use crate::socket::borrowed::child_message::{Message, MessageKind};
+use crate::socket::borrowed::control::Unlisted;
 use crate::socket::bound::Bound;
 use crate::socket::description::{Decided, Description};
 use crate::socket::kernel_socket::kernel_name;
@@ -44,7 +45,8 @@ impl Process {
             token: self.ids.next_token(),
             amount: 0,
         };
-        match it.control().and_then(|control| control.ask_for(message)) {
+        let control = it.control();
+        match control.and_then(|control| control.ask_for(message, &Unlisted)) {
             Some(_) => self.settle_datagrams(socket, it, own),
             None => {
                 if let Some((attachment, sock)) = own.stack().take() {

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use slipstack_channel::{CloseMode, Placement, SockId, Transport};
+use slipstack_mem::Descriptor;
 use slipstack_mem::thread::own as own_threads;
-use slipstack_mem::{Descriptor, raised};
 
 use crate::attachment::Attachment;
 use crate::epoll::{remove_kernel_part, sets_of};
@@ -118,7 +118,7 @@ impl Process {
             token: self.ids.next_token(),
             amount: patience.as_millis() as u64,
         };
-        let Some((connection, pair)) = control.ask_for(message) else {
+        let Some((connection, pair)) = control.ask_for(message, &self.lending) else {
             // The steward may have been late.
             it.say(MessageKind::Leave, 0);
             return None;
@@ -126,6 +126,8 @@ impl Process {
         let travelling = Travelling::from_bytes(&connection).filter(|_| !has_unread(socket));
         let Some(stream) = travelling.and_then(|it| it.arrive(attachment, sock)) else {
             it.say(MessageKind::Leave, 0);
+            pair.into_iter()
+                .for_each(|it| self.lending.close_listed(it));
             return None;
         };
         apply_stream_options(socket, &stream);
@@ -157,15 +159,16 @@ impl Process {
             }
             !has_hung_up(pair) || holds_bytes(pair)
         };
-        let Some(pair) = pair.filter(is_used) else {
-            return;
-        };
-        let Some(this) = self.this.get() else { return };
-        if let Some(number) = self.steward_number(socket) {
-            lend(socket);
-            self.lending.post.note_pump();
-            let pump = Pump::new(Arc::clone(socket), number, raised(pair), Origin::UNHEARD);
-            this.charge(Charge::Pump(pump));
+        let Some(pair) = pair else { return };
+        let number = is_used(&pair).then(|| self.steward_number(socket));
+        match self.this.get().zip(number.flatten()) {
+            Some((this, number)) => {
+                lend(socket);
+                self.lending.post.note_pump();
+                let pump = Pump::new(Arc::clone(socket), number, pair, Origin::UNHEARD);
+                this.charge(Charge::Pump(pump));
+            }
+            None => self.lending.close_listed(pair),
         }
     }
 

@@ -57,6 +57,31 @@ pub(crate) enum Unheard {
     Silent,
 }
 
+/// The number of bytes of a message, and the descriptors that have come with it.
+pub(crate) type Received = rustix::io::Result<(usize, [Option<OwnedFd>; 2])>;
+
+/// The list of ends of pairs that have come to a process, which its forked children close.
+pub(crate) trait Ends {
+    /// Receives a message without waiting, and lists an end, which is its first descriptor.
+    fn receive(&self, from: &OwnedFd, room: &mut [IoSliceMut<'_>]) -> Received;
+
+    /// Closes an end and removes it from the list.
+    fn close(&self, end: OwnedFd);
+}
+
+/// A list that stays empty, for answers with which no end comes.
+pub(crate) struct Unlisted;
+
+impl Ends for Unlisted {
+    fn receive(&self, from: &OwnedFd, room: &mut [IoSliceMut<'_>]) -> Received {
+        receive_with_ends(from, room)
+    }
+
+    fn close(&self, end: OwnedFd) {
+        drop(end);
+    }
+}
+
 /// A child's end.
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -339,14 +364,19 @@ impl Control {
     /// Asks for a connection ([`MessageKind::Want`](super::child_message::MessageKind::Want)),
     /// which comes with the steward's end of its pair. `None`: it stays, or the steward has no
     /// time.
-    pub(crate) fn ask_for(&self, message: Message) -> Option<(Vec<u8>, Option<OwnedFd>)> {
+    pub(crate) fn ask_for(
+        &self,
+        message: Message,
+        ends: &dyn Ends,
+    ) -> Option<(Vec<u8>, Option<OwnedFd>)> {
         if self.is_silent() {
             return None;
         }
         let mut told = self.turn_within(GIFT_TIMEOUT)?;
         let (bytes, mut none) = (message.bytes(), SendAncillaryBuffer::default());
         self.try_send(&[IoSlice::new(&bytes)], &mut none)?.ok()?;
-        self.hear_answer(&mut told, message.token, GIFT_MAX, Some(GIFT_TIMEOUT))
+        let limit = Some(GIFT_TIMEOUT);
+        self.hear_answer(&mut told, (message.token, GIFT_MAX), limit, ends)
     }
 
     /// Has the owner make a call
@@ -448,7 +478,8 @@ impl Control {
         result_max: usize,
         limit: Option<Duration>,
     ) -> Option<Vec<u8>> {
-        let answer = self.hear_answer(told, message.token, ANSWER_HEAD + result_max, limit);
+        let which = (message.token, ANSWER_HEAD + result_max);
+        let answer = self.hear_answer(told, which, limit, &Unlisted);
         answer.map(|(result, _)| result)
     }
 
@@ -492,9 +523,9 @@ impl Control {
     fn hear_answer(
         &self,
         told: &mut Vec<Message>,
-        token: u64,
-        max: usize,
+        (token, max): (u64, usize),
         limit: Option<Duration>,
+        ends: &dyn Ends,
     ) -> Option<(Vec<u8>, Option<OwnedFd>)> {
         let begun = Instant::now();
         let mut answer = vec![0; max];
@@ -509,7 +540,7 @@ impl Control {
             let timeout = left.and_then(|left| Timespec::try_from(left).ok());
             let _ = rustix::event::poll(&mut fds, timeout.as_ref());
             let place = &mut [IoSliceMut::new(&mut answer)];
-            let (len, [pair, file]) = match receive_with_ends(&self.end, place) {
+            let (len, [pair, file]) = match ends.receive(&self.end, place) {
                 Ok((0, _)) => return None,
                 Ok(received) => {
                     self.end_silence(told);
@@ -524,16 +555,21 @@ impl Control {
                 Err(_) => return None,
             };
             let is_it = len >= ANSWER_HEAD && answer[1..ANSWER_HEAD] == token.to_le_bytes();
-            match answer[0] {
-                GIVEN if is_it => {
-                    answer.truncate(len);
-                    return Some((answer.split_off(ANSWER_HEAD), pair));
-                }
-                GIVEN_APART if is_it => return Some((read_bytes(file?).ok()?, pair)),
-                REFUSED if is_it => return None,
-                LEFT => self.left.lock().extend(read_left(&answer[..len])),
-                // A reply to an earlier request.
-                _ => {}
+            let (is_answer, given) = match answer[0] {
+                GIVEN if is_it => (true, Some(answer[ANSWER_HEAD..len].to_vec())),
+                GIVEN_APART if is_it => (true, file.and_then(|file| read_bytes(file).ok())),
+                kind => (kind == REFUSED && is_it, None),
+            };
+            if let Some(given) = given {
+                return Some((given, pair));
+            }
+            // Of a reply to an earlier request.
+            pair.into_iter().for_each(|pair| ends.close(pair));
+            if is_answer {
+                return None;
+            }
+            if answer[0] == LEFT {
+                self.left.lock().extend(read_left(&answer[..len]));
             }
         }
     }

@@ -119,7 +119,7 @@ fn a_connection_image_of_any_length_arrives_with_its_socket() {
     for len in [16, 3 << 20] {
         let connection = vec![7; len];
         assert!(give_connection(&ours, 9, &connection, ours.as_fd()));
-        let (came, pair) = control.ask_for(want).unwrap();
+        let (came, pair) = control.ask_for(want, &Unlisted).unwrap();
         assert!(came == connection && pair.is_some(), "{len}");
     }
 }
