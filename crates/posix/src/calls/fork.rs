@@ -87,6 +87,7 @@ impl Process {
         self.report.hold();
         self.programs.hold();
         self.table.hold();
+        self.leave_out_closed();
         self.numbers.hold();
         self.poll_looks.hold();
         self.lending.hold();

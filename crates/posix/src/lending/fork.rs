@@ -23,6 +23,8 @@ pub(crate) struct Fork {
     /// In the order of their ids, and so are their names.
     pub(crate) shared: Vec<Arc<Description>>,
     pub(crate) names: Vec<Names>,
+    /// Sockets that another thread has closed since they were counted as lent.
+    pub(crate) closed: Vec<Arc<Description>>,
     /// Control sockets to the stewards of other processes, for sockets that this process has
     /// borrowed.
     pub(crate) branches: Vec<Branch>,

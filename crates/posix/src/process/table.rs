@@ -266,6 +266,17 @@ impl Table {
         found.map(|(number, _)| number).collect()
     }
 
+    /// Shows every socket with each of its numbers, also while a fork holds the table.
+    pub(crate) fn each_socket(&self, mut see: impl FnMut(i32, &Description)) {
+        for (number, slot) in self.slots() {
+            if slot.kind.load(Ordering::Acquire) != NOT_OURS
+                && let Some(Entry::Socket(socket)) = &*slot.entry.lock()
+            {
+                see(number, socket);
+            }
+        }
+    }
+
     /// All descriptors of the table.
     pub(crate) fn numbers(&self) -> Vec<i32> {
         self.numbers_of(|_, _| true)

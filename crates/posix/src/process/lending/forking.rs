@@ -1,14 +1,17 @@
 //! The sockets that a child may use: prepared before the fork, completed after it.
 
+use std::collections::HashSet;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use slipstack_mem::Descriptor;
 
+use crate::idhash::BuildIdHasher;
 use crate::lending::Lending;
 use crate::lending::child::lend_to_child;
 use crate::lending::fork::{Fork, Inheritance};
+use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
 use crate::process::Process;
 use crate::process::lending::owner::names_of;
@@ -24,6 +27,7 @@ pub struct ForkLending {
     /// The steward's end of the child's control socket.
     control: Option<OwnedFd>,
     shared: Vec<Arc<Description>>,
+    closed: Vec<Arc<Description>>,
 }
 
 impl Lending {
@@ -38,6 +42,7 @@ impl Lending {
         Some(ForkLending {
             control,
             shared: fork.shared,
+            closed: fork.closed,
         })
     }
 }
@@ -109,10 +114,32 @@ impl Process {
         Some(fork)
     }
 
+    /// Leaves out sockets that other threads have closed since the child was prepared: it has no
+    /// number of theirs, and would never give them back. Called when no number can be closed any
+    /// more before the fork.
+    pub(crate) fn leave_out_closed(&self) {
+        let mut fork = self.lending.fork.lock();
+        let Some(fork) = fork.as_mut().filter(|fork| !fork.shared.is_empty()) else {
+            return;
+        };
+        let mut open = HashSet::<u64, BuildIdHasher>::default();
+        self.table.each_socket(|number, socket| {
+            if !self.lending.is_stewards(number) {
+                open.insert(socket.id);
+            }
+        });
+        let closed = fork.shared.extract_if(.., |it| !open.contains(&it.id));
+        fork.closed = closed.collect();
+        fork.names.retain(|names| open.contains(&names.id));
+    }
+
     /// Lends, in the parent after the fork, the sockets that the child may use.
     pub fn lend(&'static self, lending: ForkLending) {
         if let Some(control) = lending.control {
             self.charge(Charge::child(control, lending.shared));
+        }
+        for socket in lending.closed {
+            self.take_back_unused(&socket);
         }
     }
 
@@ -129,7 +156,7 @@ impl Process {
         }
         let fork = self.lending.fork.lock().take().unwrap_or_default();
         // The descriptions are the parent's: not even their destructors run.
-        std::mem::forget(fork.shared);
+        std::mem::forget((fork.shared, fork.closed));
         let mut inheritance = Inheritance {
             names: fork.names,
             ..Inheritance::default()
