@@ -17,6 +17,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use slipstack_mem::{Descriptor, raised};
 
 use crate::errno::Errno;
+use crate::lending::Lending;
 use crate::lending::abstract_name;
 use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
@@ -258,7 +259,7 @@ impl Process {
         if !is_stream || self.lending.keeps_out.load(Ordering::Relaxed) {
             return None;
         }
-        let control = self.come_by(number)?;
+        let control = self.lending.come_by(number)?;
         let token = self.ids.next_token();
         let message = Message {
             kind: MessageKind::Join,
@@ -272,15 +273,6 @@ impl Process {
             return None;
         }
         Some((control, token))
-    }
-
-    /// Sends the steward a control socket by the end of the pair under `number`. A child that is
-    /// forked meanwhile would keep both ends of it.
-    fn come_by(&self, number: Descriptor) -> Option<Arc<Control>> {
-        let _unlisted = self.lending.post.unlisted.lock();
-        let control = Arc::new(Control::new(join(number).ok()?));
-        self.lending.controls.lock().push(Arc::clone(&control));
-        Some(control)
     }
 
     fn receive_again(&self, number: Descriptor, socket: &Arc<Description>) {
@@ -318,6 +310,17 @@ impl Process {
         }
         socket.cold.lock().options = options;
         self.network.learn_link(&*self.kernel, socket, number);
+    }
+}
+
+impl Lending {
+    /// Sends the steward a control socket by the end of the pair under `number`. A child that is
+    /// forked meanwhile would keep both ends of it.
+    fn come_by(&self, number: Descriptor) -> Option<Arc<Control>> {
+        let _unlisted = self.post.unlisted.lock();
+        let control = Arc::new(Control::new(join(number).ok()?));
+        self.controls.lock().push(Arc::clone(&control));
+        Some(control)
     }
 }
 
