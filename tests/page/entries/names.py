@@ -244,3 +244,105 @@ def atftpd(world):
 
     until(is_fetched, 30, "the file comes")
     return Outcome("1 MB down")
+
+
+PDNS = """launch=bind
+bind-config={folder}/named.conf
+local-address={address}
+local-port=5300
+socket-dir={folder}
+daemon=no
+guardian=no
+receiver-threads=2
+reuseport=yes
+setuid=
+setgid=
+disable-syslog=yes
+security-poll-suffix=
+"""
+RECURSOR = """local-address={address}
+local-port=5301
+query-local-address={address}
+socket-dir={folder}/recursor
+forward-zones=page.test={address}:5300
+threads=2
+pdns-distributes-queries=no
+reuseport=yes
+dont-query=
+daemon=no
+allow-from=0.0.0.0/0
+dnssec=off
+security-poll-suffix=
+disable-syslog=yes
+write-pid=no
+setuid=
+setgid=
+"""
+DNSDIST = """for i = 1, 2 do
+  addLocal("{address}:53", {{reusePort=true}})
+end
+setACL("0.0.0.0/0")
+setSecurityPollSuffix("")
+newServer({{address="{address}:{behind}", sockets=2, checkName="www.page.test."}})
+"""
+
+
+def power_dns(world):
+    """The name server with two receivers, on port 5300."""
+    path = zone(world)
+    (world.folder / "named.conf").write_text(
+        f'zone "page.test" {{ type master; file "{path}"; }};\n'
+    )
+    conf = world.folder / "pdns.conf"
+    conf.write_text(PDNS.format(folder=world.folder, address=world.address))
+    server = world.stack(tools.sbin("pdns_server"), f"--config-dir={world.folder}")
+    world.wait_port(5300, 20, process=server)
+    # A recursor that gets no answer does not ask again for a minute.
+    until(lambda: is_answered(world, 5300, "www.page.test", "192.0.2.7"), 20, "it answers")
+    return server
+
+
+def power_recursor(world):
+    (world.folder / "recursor").mkdir()
+    conf = world.folder / "recursor.conf"
+    conf.write_text(RECURSOR.format(folder=world.folder, address=world.address))
+    server = world.stack(tools.sbin("pdns_recursor"), f"--config-dir={world.folder}")
+    world.wait_port(5301, 20, process=server)
+    return server
+
+
+def dnsdist(world, behind):
+    conf = world.folder / "dnsdist.conf"
+    conf.write_text(DNSDIST.format(address=world.address, behind=behind))
+    server = world.stack("dnsdist", "--supervised", "--disable-syslog", "-C", conf)
+    world.wait_port(53, 20, process=server)
+    return server
+
+
+@entry("PowerDNS, two receivers", packages="pdns-server pdns-backend-bind dnsperf")
+def power_dns_alone(world):
+    power_dns(world)
+    return served(world, port=5300)
+
+
+@entry("PowerDNS recursor", packages="pdns-recursor pdns-server pdns-backend-bind dnsperf")
+def power_recursor_alone(world):
+    power_dns(world)
+    power_recursor(world)
+    return served(world, port=5301)
+
+
+@entry("dnsdist, two sockets", packages="dnsdist pdns-server pdns-backend-bind dnsperf")
+def dnsdist_before(world):
+    """Before the name server. It drops queries while a busy machine has it think that the server
+    is down, so they are few."""
+    power_dns(world)
+    dnsdist(world, 5300)
+    until(lambda: is_answered(world, 53, "www.page.test", "192.0.2.7"), 20, "it answers")
+    queries = world.folder / "queries"
+    queries.write_text("".join(f"n{i}.page.test A\n" for i in range(1000)))
+    for protocol in ("udp", "tcp"):
+        words = ["-m", protocol, "-s", world.address, "-d", queries, "-c", 4, "-q", 8, "-n", 3]
+        text = world.peer("dnsperf", *words).finish(40)
+        assert re.search(r"Queries completed:\s+3000 ", text), text[-800:]
+    return Outcome("3000 answers over UDP, 3000 over TCP")
