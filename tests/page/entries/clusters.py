@@ -127,16 +127,14 @@ int main(int argc, char **argv) {
             wrong += in[i] != (unsigned char)(i * 7 + (1 - rank) * 31 + turn);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    double start = MPI_Wtime();
     for (int i = 0; i < 500; i++) {
         if (rank == 0) MPI_Send(out, 64, MPI_BYTE, 1, 9, MPI_COMM_WORLD);
         MPI_Recv(in, 64, MPI_BYTE, 1 - rank, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (rank == 1) MPI_Send(out, 64, MPI_BYTE, 0, 9, MPI_COMM_WORLD);
     }
-    double rate = 500 / (MPI_Wtime() - start);
     int all = 0;
     MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    if (rank == 0) printf("wrong %d of %d rate %.1f\\n", all, size, rate);
+    if (rank == 0) printf("wrong %d of %d\\n", all, size);
     MPI_Finalize();
     return all != 0;
 }
@@ -144,8 +142,7 @@ int main(int argc, char **argv) {
 # Starts a command on the other host, in the place of ssh.
 AGENT = """#!/bin/sh
 shift
-for name in $(env | sed -n 's/^\\(LD_PRELOAD\\|SLIPSTACK[A-Z_]*\\)=.*/\\1/p'); do unset $name; done
-TMPDIR={there} exec ip netns exec {peer} sh -c "$*"
+echo "TMPDIR={there} exec $*" | socat -t 60 - UNIX-CONNECT:{socket}
 """
 
 
@@ -157,8 +154,9 @@ def mpi(world, *hosts):
     agent = world.folder / "agent"
     for name in ("here", "there"):
         (world.folder / name).mkdir()
-    there = world.folder / "there"
-    agent.write_text(AGENT.format(peer=world.peer_ns.name, there=there))
+    there, socket = world.folder / "there", world.folder / "agent.sock"
+    agent.write_text(AGENT.format(there=there, socket=socket))
+    world.peer("socat", "-t", 60, f"UNIX-LISTEN:{socket},fork", "EXEC:sh")
     agent.chmod(0o755)
     words = ["--allow-run-as-root", "--mca", "btl", "tcp,self", "--mca", "pml", "ob1"]
     words += ["--mca", "plm_rsh_agent", agent, "--mca", "btl_tcp_if_include", "10.77.0.0/24"]
@@ -169,10 +167,10 @@ def mpi(world, *hosts):
 
 
 def ringed(world, *hosts):
+    """Their rate would be that of two programs which poll instead of waiting."""
     said = mpi(world, *hosts).finish(60)
-    found = re.search(r"wrong 0 of 2 rate ([\d.]+)", said)
-    assert found, said[-500:]
-    return Outcome("3.4 MB each way", float(found[1]), "answers/s")
+    assert "wrong 0 of 2" in said, said[-500:]
+    return Outcome("3.4 MB each way")
 
 
 @entry("Open MPI, both ranks on the stack", packages="openmpi-bin libopenmpi-dev")
@@ -180,8 +178,6 @@ def mpi_both(world):
     return ringed(world, f"{world.address}:2")
 
 
-@entry("Open MPI, the other rank on the kernel", packages="openmpi-bin libopenmpi-dev")
+@entry("Open MPI, the other rank on the kernel", packages="openmpi-bin libopenmpi-dev socat")
 def mpi_one(world):
-    ringed(world, f"{world.address}:1", f"{world.peer_address}:1")
-    # The rate would be that of two programs which poll, and the processors' other work.
-    return Outcome("3.4 MB each way")
+    return ringed(world, f"{world.address}:1", f"{world.peer_address}:1")

@@ -75,8 +75,7 @@ def exchanged(world, is_utp):
     made = {name: torrent(world, name) for name in places}
     for name, (path, _) in made.items():
         (places[name][0] / path.name).write_bytes(path.read_bytes())
-    began = time.monotonic()
-    for name, (folder, _, address) in places.items():
+    for name, (_, _, address) in places.items():
         for other in (name, *(set(places) - {name})):
             words = ["transmission-remote", f"{address}:9091", "-a", made[other][1]]
             world.peer(*words).finish(20)
@@ -87,12 +86,7 @@ def exchanged(world, is_utp):
         return got.exists() and got.read_bytes() == path.read_bytes()
 
     until(lambda: has_come("here", "there") and has_come("there", "here"), 60, "both files come")
-    print(f"exchanged in {time.monotonic() - began:.2f} s")
-    words = ["transmission-remote", f"{world.address}:9091", "-t", "all", "-ip"]
-    print(world.peer(*words).finish(10))
-    began = time.monotonic()
     places["here"][1].stop(20)
-    print(f"ended in {time.monotonic() - began:.2f} s")
     return Outcome("6 MB down, 6 MB up")
 
 
@@ -156,9 +150,7 @@ def mumble(world):
         asked = bytes(4) + os.urandom(8)
         answer = tools.ask_udp(world, world.address, 64738, asked)
         assert len(answer) == 24 and answer[4:12] == asked[4:], answer
-    began = time.monotonic()
     server.stop(20)
-    print(f"ended in {time.monotonic() - began:.2f} s")
     return Outcome("three sessions with TLS, five answers over UDP")
 
 
@@ -199,9 +191,7 @@ def tarantool(world):
     client = world.folder / "client.lua"
     client.write_text(BOX_CLIENT)
     rate = tools.measure(world, "tarantool", client, f"{world.address}:3301", seconds=40)
-    began = time.monotonic()
     server.stop(20)
-    print(f"ended in {time.monotonic() - began:.2f} s")
     return Outcome("3 MB in, 3 MB out", float(rate), "gets/s")
 
 
@@ -285,8 +275,7 @@ def ejabberd(world):
         one.sendall(b"<message to='two@localhost/page'><body>x</body></message>")
         talk(two, "", "</message>")
 
-    rate = tools.calls(world, call)
-    began = time.monotonic()
+    # Their rate would be that of a runtime whose threads wait for processors.
+    tools.calls(world, call, 1)
     server.stop(20)
-    print(f"ended in {time.monotonic() - began:.2f} s")
-    return Outcome("0.8 MB each way between two clients", rate, "messages/s")
+    return Outcome("0.8 MB each way between two clients")

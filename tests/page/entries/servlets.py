@@ -48,9 +48,7 @@ def answers(world, server, port):
 def ends_and_starts(world, server, start, port, seconds):
     """It ends at SIGTERM, and the next one has the port at once."""
     answers(world, server, port)
-    began = time.monotonic()
     server.stop(seconds)
-    print(f"ended after {time.monotonic() - began:.2f} s with {server.child.returncode}")
     server = start()
     answers(world, server, port)
     return server
