@@ -15,6 +15,7 @@ use crate::process::table::NUMBERS_MAX;
 use crate::process::wait::Plan;
 use crate::process::wait::polled;
 use crate::process::{Accepted, Process};
+use crate::ready::Look;
 use crate::socket::description::{Decided, Description, New};
 use crate::socket::options::apply_stream_options;
 use crate::socket::options::push_options;
@@ -36,7 +37,7 @@ impl Process {
         }
         self.realize_for_wait(&socket);
         let is_nonblocking = socket.is_nonblocking();
-        if let Some(accepted) = self.accept_now(&socket, listener, flags, false)? {
+        if let Some(accepted) = self.accept_now(&socket, listener, flags, None)? {
             // The thread would have waited: the first engine is for it, if it is the first thread.
             if !is_nonblocking {
                 self.engines.on_waited(Subject::Socket(&socket));
@@ -48,7 +49,7 @@ impl Process {
                 self.turn_if_idle(&attachment);
             }
             return self
-                .accept_now(&socket, listener, flags, false)?
+                .accept_now(&socket, listener, flags, None)?
                 .ok_or(Errno::EAGAIN.into());
         }
         let number = socket.kernel_number().filter(|_| socket.kernel_speaks());
@@ -60,7 +61,7 @@ impl Process {
             kernel.as_slice(),
         );
         self.wait(&plan, |kernel_look| {
-            Ok(self.accept_now(&socket, listener, flags, kernel_look.is_due())?)
+            Ok(self.accept_now(&socket, listener, flags, Some(kernel_look))?)
         })?
         .ok_or(Errno::EAGAIN.into())
     }
@@ -70,12 +71,12 @@ impl Process {
         socket: &Arc<Description>,
         listener: &Listener,
         flags: i32,
-        is_look_due: bool,
+        look: Option<Look>,
     ) -> Result<Option<Accepted>, Errno> {
         if listener.is_shut() {
             return Err(Errno::EINVAL);
         }
-        if listener.is_kernels_turn()
+        if listener.is_kernels_turn(look)
             && let Some(accepted) = self.accept_from_kernel(socket, listener, flags)?
         {
             return Ok(Some(accepted));
@@ -83,7 +84,7 @@ impl Process {
         if let Some(accepted) = self.accept_from_stack(socket, listener, flags)? {
             return Ok(Some(accepted));
         }
-        if is_look_due || listener.may_kernel_have(self.kernel.now_ns()) {
+        if listener.may_kernel_have(look, || self.kernel.now_ns()) {
             return self.accept_from_kernel(socket, listener, flags);
         }
         Ok(None)

@@ -17,7 +17,7 @@ use slipstack_mem::Lock;
 
 use crate::attachment::Attachment;
 use crate::errno::Errno;
-use crate::ready::bits;
+use crate::ready::{Look, bits};
 
 /// Interval of checks of the kernel's queue without a hint from its readiness.
 const KERNEL_LOOK_NS: u64 = 50_000;
@@ -227,9 +227,10 @@ impl Listener {
         Ok(Some((Arc::clone(attachment), sock)))
     }
 
-    /// Whether the kernel goes first this time.
-    pub(crate) fn is_kernels_turn(&self) -> bool {
-        self.turn.fetch_add(1, Ordering::Relaxed) % KERNEL_TURN == KERNEL_TURN - 1
+    /// Whether the kernel goes first this time. `look`: of a wait.
+    pub(crate) fn is_kernels_turn(&self, look: Option<Look>) -> bool {
+        look.is_none_or(Look::is_due)
+            && self.turn.fetch_add(1, Ordering::Relaxed) % KERNEL_TURN == KERNEL_TURN - 1
     }
 
     /// Readiness of the kernel's part was reported to the program.
@@ -237,8 +238,13 @@ impl Listener {
         self.is_kernel_ready.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether asking the kernel for a connection is worth a system call now.
-    pub(crate) fn may_kernel_have(&self, now_ns: u64) -> bool {
+    /// Returns whether asking the kernel for a connection is worth a system call now. `look`: of a
+    /// wait, whose sleeps ask the kernel too.
+    pub(crate) fn may_kernel_have(&self, look: Option<Look>, now_ns: impl FnOnce() -> u64) -> bool {
+        if let Some(look) = look {
+            return look.is_due();
+        }
+        let now_ns = now_ns();
         let looked = self.kernel_looked_ns.load(Ordering::Relaxed);
         if self.is_kernel_ready.load(Ordering::Relaxed)
             || now_ns.wrapping_sub(looked) >= KERNEL_LOOK_NS
@@ -261,5 +267,40 @@ impl Listener {
             attachment.listen(*sock, u32::try_from(backlog).unwrap_or(0))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ready::Ask;
+
+    #[test]
+    fn a_wait_asks_the_kernel_only_where_its_sleep_has_not() {
+        let listener = Listener::new(SocketAddr::from(([10, 0, 0, 1], 80)), 1);
+        let mut now_ns = 0;
+        for (kernel, asks) in [
+            (Ask::Nothing, false),
+            (Ask::Later, false),
+            (Ask::Due, true),
+            (Ask::Nothing, false),
+        ] {
+            now_ns += 10 * KERNEL_LOOK_NS;
+            let look = Some(Look { kernel, now_ns });
+            assert_eq!(listener.may_kernel_have(look, || now_ns), asks);
+            assert!((0..KERNEL_TURN).any(|_| listener.is_kernels_turn(look)) == asks);
+        }
+    }
+
+    #[test]
+    fn a_call_that_does_not_wait_asks_the_kernel_now_and_then() {
+        let listener = Listener::new(SocketAddr::from(([10, 0, 0, 1], 80)), 1);
+        let asks = |now_ns| listener.may_kernel_have(None, || now_ns);
+        assert!(asks(1), "nobody has looked");
+        listener.on_kernel_empty();
+        assert!(!asks(2));
+        assert!(asks(1 + KERNEL_LOOK_NS));
+        listener.on_kernel_ready();
+        assert!(asks(2 + KERNEL_LOOK_NS));
     }
 }
