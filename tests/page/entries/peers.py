@@ -112,7 +112,8 @@ def sipp(world):
         else:
             time.sleep(2)
         words = ["-sn", "uac", "-i", world.peer_address, "-p", 5080, "-nostdin", "-t", transport]
-        words += ["-max_socket", 1000, "-m", 200, "-r", 100, "-d", 50, "-timeout", 30, f"{world.address}:{port}"]
+        words += ["-max_socket", 1000, "-m", 200, "-r", 100, "-d", 50, "-timeout", 30]
+        words += [f"{world.address}:{port}"]
         caller = world.peer("sipp", *words, cwd=world.folder)
         caller.wait(50)
         text = caller.output()
@@ -154,7 +155,8 @@ def mumble(world):
     return Outcome("three sessions with TLS, five answers over UDP")
 
 
-BOX = """box.cfg{{listen = '{address}:3301', work_dir = '{folder}', memtx_memory = 64 * 1024 * 1024}}
+BOX = """box.cfg{{listen = '{address}:3301', work_dir = '{folder}',
+    memtx_memory = 64 * 1024 * 1024}}
 box.schema.user.grant('guest', 'read,write,execute', 'universe', nil, {{if_not_exists = true}})
 box.schema.space.create('page', {{if_not_exists = true}}):create_index('key',
     {{parts = {{1, 'string'}}, if_not_exists = true}})

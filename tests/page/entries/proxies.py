@@ -55,7 +55,8 @@ def run_root(root):
 
 
 def answers(world, url):
-    return world.peer("curl", "-sS", "--fail", "--max-time", 5, "-o", "/dev/null", url).wait(10) == 0
+    words = ["curl", "-sS", "--fail", "--max-time", 5, "-o", "/dev/null", url]
+    return world.peer(*words).wait(10) == 0
 
 
 APACHE = """ServerRoot {folder}
@@ -129,7 +130,7 @@ def application(environ, start):
 """
 
 
-@entry("Apache with mod_wsgi", packages="libapache2-mod-wsgi-py3 apache2-bin apache2-utils wrk curl")
+@entry("Apache with mod_wsgi", packages="libapache2-mod-wsgi-py3 apache2-bin curl")
 def mod_wsgi(world):
     path = tools.blob(world)
     script = world.folder / "page.wsgi"
