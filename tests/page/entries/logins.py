@@ -61,7 +61,7 @@ def dropbear(world):
                 tools.fetch(world, f"{url}/big.bin", path)
                 tools.upload(world, f"{url}/up", path)
         forward.stop()
-    return Outcome(f"{BOTH}, {BOTH} by each port, four times")
+    return Outcome(f"{BOTH}, by each forwarded port too")
 
 
 @entry("pure-ftpd: curl and lftp", packages="pure-ftpd lftp", timeout=120)
