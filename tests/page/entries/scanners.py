@@ -136,4 +136,4 @@ def clamd(world):
                 assert ("Page.Test.UNOFFICIAL FOUND" in client.output()) == (path == bad)
             server.signal(signal.SIGUSR2)
         server.stop()
-    return Outcome("3 MB up, 32 times; reloads")
+    return Outcome("verdicts on 3 MB, 32 times")
