@@ -63,19 +63,6 @@ K1 wait 21
 P write 31 more
 K1 read-waiting 21 4000
 """,
-    "one user shuts the sending direction down for all": """
-A spawn K1
-K1 spawn K2
-K1 fork K3
-K1 write-waiting 21 one
-K3 write 21 two
-K2 dup 21 22
-K2 shutdown 22 1
-K3 write 21 late
-K1 write-waiting 21 late
-P read 31 4000
-P read 31 4000
-""",
     "one user shuts the sending direction down before another writes for the first time": """
 A spawn K1
 K1 spawn K2
@@ -86,6 +73,29 @@ K3 write 21 late
 A write 21 late
 P read 31 4000
 P read 31 4000
+""",
+    "an owner shuts both directions down, and its child reads the end": """
+A fork K1
+K1 write 21 one
+A fork K2
+A shutdown 21 2
+K1 read-waiting 21 2
+K2 read-waiting 21 2
+P read 31 4000
+P close 31
+K1 read-waiting 21 2
+""",
+    "an owner shuts its direction down, and its child reads until the peer's end": """
+A fork K1
+K1 read 21 1
+A write 21 last
+A shutdown 21 1
+P read 31 4000
+P read 31 4000
+P write 31 reply
+P close 31
+K1 read-waiting 21 4000
+K1 read-waiting 21 4000
 """,
     "bytes that come after a read's time was over are for the next reader": """
 A fork K1

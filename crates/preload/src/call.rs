@@ -153,7 +153,7 @@ fn on_vain_read(process: &Process, fd: c_int) {
     let errno = raw::errno();
     {
         let _in_call = InCall::enter();
-        process.on_vain_read(fd);
+        process.on_vain_read(fd, errno == libc::EINTR);
     }
     raw::set_errno(errno);
 }

@@ -371,7 +371,7 @@ impl Pump {
             let has_sent = self.feed_peer(stream, lender, room);
             let has_received = self.feed_child(stream, room);
             if !has_sent && !has_received {
-                self.follow_end(stream);
+                self.note_reset(stream);
                 return false;
             }
         }
@@ -401,8 +401,6 @@ impl Pump {
         // The connection is closed with the last number; this is for a child that still reads.
         if self.to_peer.is_due() && (self.is_shut || !self.is_abandoned) {
             let _ = stream.shutdown(false, true);
-            // Other pumps of the connection end this direction, too.
-            self.socket.notify(stream.readiness());
         }
         passed.is_some_and(|count| count > 0)
     }

@@ -11,7 +11,7 @@ use rustix::net::{Shutdown, SocketType, sockopt};
 use slipstack_channel::control::text_file;
 use slipstack_mem::{Descriptor, Lock, raised, raised_copy};
 
-use crate::epoll::{self, Set, add_kernel_part, remove_kernel_part, sets_of};
+use crate::epoll::{self, Set, Target, add_kernel_part, remove_kernel_part, sets_of};
 use crate::errno::Errno;
 use crate::idhash::BuildIdHasher;
 use crate::lending::abstract_name;
@@ -19,6 +19,7 @@ use crate::lending::callers::Callers;
 use crate::lending::fork::Fork;
 use crate::lending::in_use::InUse;
 use crate::lending::post;
+use crate::ready::Awaited;
 use crate::socket::borrowed::Borrowed;
 use crate::socket::borrowed::child_message::receive_with_ends;
 use crate::socket::borrowed::control::{Control, Ends, Received};
@@ -103,6 +104,22 @@ impl Lending {
     pub(crate) fn forget(&self, number: i32) {
         self.numbers.lock().retain(|other| *other != number);
         self.post.forget_source(number);
+    }
+
+    /// Puts `new`, which has an end of a pair under its numbers, into the sets that had `old`.
+    pub(crate) fn watch_instead(
+        &self,
+        sets: Vec<(Arc<Set>, u64)>,
+        old: &Description,
+        new: &Arc<Description>,
+    ) {
+        for (set, item) in sets {
+            let _ = self.part_from_parent(&set);
+            drop(set.retarget(item, Target::Socket(Arc::clone(new))));
+            old.unwatch(&|watch| watch.is_item(&set, item));
+            new.watch(Set::watch_of(&set, item));
+            add_kernel_part(&set, item);
+        }
     }
 
     /// Ends the ways to the stewards of others, and to the former one of this process: they have

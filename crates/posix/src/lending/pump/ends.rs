@@ -54,14 +54,9 @@ impl Pump {
         }
     }
 
-    /// The sending direction is shut down, by whoever has the connection: the next write of this
-    /// user's fails, too (tcp_sendmsg(): EPIPE).
-    pub(super) fn follow_end(&mut self, stream: &Stream) {
-        if self.to_peer.may_read() && stream.sends_no_more() {
-            self.to_peer = Way::over();
-            let _ = rustix::net::shutdown(&self.child, Shutdown::Read);
-        }
-        // A write after a reset is not to be lost, although nobody reads.
+    /// The peer's reset has come, and no byte of its is unread: a later write is not to be lost,
+    /// although nobody reads.
+    pub(super) fn note_reset(&mut self, stream: &Stream) {
         if self.to_child.may_read() && stream.is_reset() && stream.unread() == 0 {
             self.is_reset = true;
             self.to_peer = Way::over();

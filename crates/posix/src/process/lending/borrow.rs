@@ -194,11 +194,14 @@ impl Process {
     }
 
     /// Called when libc has found no bytes in a read of number `fd` that was diverted to it, and
-    /// whose time is over or which a signal has ended.
+    /// whose time is over or which a signal has ended (`is_interrupted`).
     #[cold]
-    pub fn on_vain_read(&self, fd: i32) {
+    pub fn on_vain_read(&self, fd: i32, is_interrupted: bool) {
         if let Some(socket) = self.table.socket(fd)
             && let Some(Decided::Foreign(it)) = socket.decided()
+            // A call that does not wait has announced nothing, but the one that its handler
+            // interrupts may have.
+            && (is_interrupted || socket.recv_timeout_ns.load(Ordering::Relaxed) != 0)
         {
             it.withdraw();
         }

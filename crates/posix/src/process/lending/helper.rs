@@ -22,7 +22,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, So
 use slipstack_mem::thread::own as own_threads;
 use slipstack_mem::{Descriptor, raised};
 
-use crate::epoll::{Set, Target, add_kernel_part, sets_of};
+use crate::epoll::sets_of;
 use crate::errno::Errno;
 use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
@@ -33,7 +33,6 @@ use crate::process::lending::owner::{lend, names_of};
 use crate::process::lending::taking::has_other_threads;
 use crate::process::table::Entry;
 use crate::process::table::Table;
-use crate::ready::Awaited;
 use crate::socket::borrowed::child_message::control_pair;
 use crate::socket::borrowed::{Borrowed, ReadRequest};
 use crate::socket::description::{Decided, Description};
@@ -304,13 +303,7 @@ impl Process {
             let _ = replace(number, end);
             self.install(number, &new);
         }
-        for (set, item) in sets {
-            let _ = self.lending.part_from_parent(&set);
-            drop(set.retarget(item, Target::Socket(Arc::clone(&new))));
-            old.unwatch(&|watch| watch.is_item(&set, item));
-            new.watch(Set::watch_of(&set, item));
-            add_kernel_part(&set, item);
-        }
+        self.lending.watch_instead(sets, old, &new);
     }
 
     /// Gives the engine up, on which nothing is any more, and waits until no thread of ours is

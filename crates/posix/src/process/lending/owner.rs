@@ -206,10 +206,12 @@ impl Lender for Process {
     }
 
     fn close_steward_number(&self, number: i32) {
-        if let Some(entry) = self.table.take(number) {
-            self.keep_lent_part(&entry);
-            self.let_go(number, entry);
-        }
+        // The program may have closed it, and somebody else may have it.
+        let Some(entry) = self.table.take(number) else {
+            return self.lending.forget(number);
+        };
+        self.keep_lent_part(&entry);
+        self.let_go(number, entry);
         // The number leaves the list last: without being in it, it would count as one of the
         // program's, and the connection as one that a forked child has.
         let _unlisted = self.lending.post.unlisted.lock();

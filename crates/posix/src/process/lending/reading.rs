@@ -40,8 +40,14 @@ impl Process {
         bufs: &mut [IoSliceMut<'_>],
         flags: i32,
     ) -> Result<LentRead, Divert> {
+        let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
         let read = self.announce_and_read(socket, it, bufs, flags);
-        if let Err(Divert::Errno(Errno::EAGAIN | Errno::EINTR) | Divert::Stopped) = read {
+        let is_vain = match read {
+            Err(Divert::Errno(Errno::EAGAIN | Errno::EINTR) | Divert::Stopped) => true,
+            Ok(LentRead::Bytes(count)) => count < asked,
+            _ => false,
+        };
+        if is_vain {
             it.withdraw();
         }
         read

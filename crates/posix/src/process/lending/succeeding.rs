@@ -23,6 +23,7 @@ use slipstack_mem::Descriptor;
 use slipstack_mem::thread::start_no_more;
 
 use crate::attachment::Attachment;
+use crate::epoll::sets_of;
 use crate::lending::child::{Packed, lend_to_child};
 use crate::lending::giving::stream_of;
 use crate::lending::lender::Lender;
@@ -98,6 +99,10 @@ impl Process {
     /// connections that the new program is to have.
     pub fn prepare_exec(&'static self) -> Option<EndHandover> {
         self.living_attachment()?;
+        // A child that shares this memory (CLONE_VM) leaves nothing of its parent's.
+        if !self.ids.are_of_this_process() {
+            return None;
+        }
         self.lend_to_new_program();
         match self.has_borrowers() {
             true => self.prepare_succession(End::AtOnce),
@@ -117,17 +122,40 @@ impl Process {
             return;
         };
         if let Some((stewards, own)) = lending.control.take() {
+            self.lending.note(stewards.as_raw_fd());
             let control = Arc::new(Control::new(own));
             self.lending.controls.lock().push(Arc::clone(&control));
-            for (socket, names) in lending.shared.iter().zip(&lending.names) {
-                self.borrow_own(socket, names, &control);
-            }
+            let named = lending.shared.iter().zip(&lending.names);
+            let borrowed: Vec<(Arc<Description>, Arc<Description>)> = named
+                .map(|(old, names)| (Arc::clone(old), self.borrow_own(old, names, &control)))
+                .collect();
             self.charge(Charge::child(stewards, lending.shared));
+            borrowed
+                .iter()
+                .for_each(|(old, new)| self.keep_in_sets(old, new));
         }
     }
 
-    /// Puts a connection that the steward lends under all numbers of one of this process's.
-    fn borrow_own(&self, old: &Arc<Description>, names: &Names, control: &Arc<Control>) {
+    /// A connection of the steward's takes the place of one of this process's in sets that the new
+    /// program may have.
+    fn keep_in_sets(&self, old: &Arc<Description>, new: &Arc<Description>) {
+        let sets = sets_of(old);
+        if let Some(Decided::Foreign(it)) = new.decided()
+            && !sets.is_empty()
+        {
+            self.take_borrowed(new, it, ReadRequest::All);
+            self.lending.watch_instead(sets, old, new);
+        }
+    }
+
+    /// Puts a connection that the steward lends under all numbers of one of this process's, and
+    /// returns it.
+    fn borrow_own(
+        &self,
+        old: &Arc<Description>,
+        names: &Names,
+        control: &Arc<Control>,
+    ) -> Arc<Description> {
         let it = Borrowed::new(old.id, Some(names), Some(Arc::clone(control)), None);
         let new = Description::like(old, self.ids.next());
         new.set_inode(names.inode);
@@ -145,6 +173,7 @@ impl Process {
                 self.install(number, &new);
             }
         }
+        new
     }
 
     /// Takes connections out that children may use, as far as they can go: none if this process

@@ -186,7 +186,6 @@ impl Borrowed {
 
     /// The sending direction was shut down before this process used the connection.
     pub(crate) fn note_shut(&self) {
-        self.has_ended.store(true, Ordering::Relaxed);
         self.is_shut.store(true, Ordering::Relaxed);
     }
 
@@ -198,6 +197,8 @@ impl Borrowed {
             && socket.kind == Kind::Stream
             && let Some(number) = socket.kernel_number()
         {
+            // The peer's end looks like a reset then.
+            self.has_ended.store(true, Ordering::Relaxed);
             let _ = rustix::net::shutdown(number.as_fd(), Shutdown::Write);
         }
     }
@@ -388,6 +389,8 @@ impl Borrowed {
     /// A read that was announced ended without bytes (SO_RCVTIMEO, a signal): those that come later
     /// are for the next reader, of whichever process.
     pub(crate) fn withdraw(&self) {
+        // A thread that begins to use the connection announces its own read after this.
+        let _coming = self.coming.lock();
         let has_asked = self.awaits_bytes.swap(false, Ordering::Relaxed);
         // Another thread may wait for them.
         if has_asked && !self.is_streaming() && !self.turns.has_several_users() {

@@ -541,7 +541,10 @@ impl Control {
             let _ = rustix::event::poll(&mut fds, timeout.as_ref());
             let place = &mut [IoSliceMut::new(&mut answer)];
             let (len, [pair, file]) = match ends.receive(&self.end, place) {
-                Ok((0, _)) => return None,
+                Ok((0, came)) => {
+                    came.into_iter().flatten().for_each(|it| ends.close(it));
+                    return None;
+                }
                 Ok(received) => {
                     self.end_silence(told);
                     received
