@@ -63,6 +63,16 @@ K1 wait 21
 P write 31 more
 K1 read-waiting 21 4000
 """,
+    "a program finds its epoll set as the one before it has left it": """
+A epoll 23
+A watch 23 21 1
+A exec
+A collect 23
+P write 31 text
+A collect 23
+A read 21 4000
+A collect 23
+""",
     "one user shuts the sending direction down before another writes for the first time": """
 A spawn K1
 K1 spawn K2
