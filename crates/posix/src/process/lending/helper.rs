@@ -1,13 +1,12 @@
 //! The helper process of a program that is about to confine itself (seccomp(2)), and so has to give
-//! up its engine, or to replace itself (`exec`), and so has none for a moment.
+//! up its engine.
 //!
 //! Under a filter a program may do little more than read, write and poll, and so may every thread
 //! in its memory. It therefore makes a *helper* first: a child with an engine of its own, to which
 //! its connections move as they would to any child that uses them (see [`super::taking`]). From
 //! then on the program has ends of `AF_UNIX` socket pairs under its descriptor numbers; each call
 //! on them is the kernel's, and the helper moves the bytes. The helper lives until the program has
-//! closed them all; data that the program wrote before its end is still sent. Connections that a
-//! new program is to find under its numbers work in the same way.
+//! closed them all; data that the program wrote before its end is still sent.
 //!
 //! A connection that cannot move in time stays with the program's own steward, and then so does the
 //! program's engine.
