@@ -63,6 +63,17 @@ K1 wait 21
 P write 31 more
 K1 read-waiting 21 4000
 """,
+    "a connection waits at a process that accepts none, and the one that did has ended": """
+A fork K1
+A fork K2
+P connect 32 ADDRESS 7000
+K1 accept 20 22
+K1 exit
+P connect 33 ADDRESS 7000
+K2 accept 20 22
+P write 33 text
+K2 read-waiting 22 4000
+""",
     "a program finds its epoll set as the one before it has left it": """
 A epoll 23
 A watch 23 21 1

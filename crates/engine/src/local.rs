@@ -149,11 +149,6 @@ impl Interconnect {
         (slot != self.own_slot && slot != 0).then_some(usize::from(slot))
     }
 
-    /// Returns whether several engines serve a TCP port.
-    pub(crate) fn is_shared(&self, port: u16) -> bool {
-        matches!(self.steering.port(Transport::Tcp, port), Port::Group(_))
-    }
-
     /// Returns whether another engine may serve a port.
     pub(crate) fn has_others(&self, transport: Transport, port: u16) -> bool {
         match self.steering.port(transport, port) {

@@ -154,7 +154,8 @@ impl Engine {
             return Some(Yields::Here);
         }
         let interconnect = self.env.local.interconnect.as_ref()?;
-        if !interconnect.is_shared(port) {
+        // While this one yields, the port may be one other engine's alone.
+        if !interconnect.has_others(Transport::Tcp, port) {
             return None;
         }
         let ports = self.ports.as_ref().filter(|_| bound.is_announced)?;

@@ -1,13 +1,13 @@
 //! The lending process: its requests to its steward, and the calls it makes for it.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::net::Shutdown;
 use slipstack_channel::Loan;
 use slipstack_mem::thread::spawn_quiet;
-use slipstack_mem::{Descriptor, raised_copy};
+use slipstack_mem::{Descriptor, Lock, raised_copy};
 
 use crate::attachment::Attachment;
 use crate::kernel::Kernel;
@@ -128,23 +128,24 @@ impl Lender for Process {
             return;
         };
         let post = &this.lending.post;
-        let (number, ours) = (ours.as_raw_fd(), Arc::new(ours));
-        let pair = Arc::clone(&ours);
+        // It is closed by whoever takes it out.
+        let pair = Arc::new(Lock::new(Some(ours)));
+        let threads = Arc::clone(&pair);
         post.resets.fetch_add(1, Ordering::SeqCst);
         // The program may have thousands of files to look through: not in the steward's thread,
         // which may drive an engine.
         let reset = move || {
-            end.prepare_reset(&pair);
-            let _unlisted = post.unlisted.lock();
-            this.lending.forget(number);
-            drop(pair);
+            if let Some(ours) = threads.lock().take() {
+                end.prepare_reset(&ours);
+                this.lending.close_listed(ours);
+            }
             post.resets.fetch_sub(1, Ordering::SeqCst);
         };
         if spawn_quiet("slipstack-reset", reset).is_err() {
-            let _ = rustix::net::shutdown(&ours, Shutdown::Both);
-            let _unlisted = post.unlisted.lock();
-            self.lending.forget(number);
-            drop(ours);
+            if let Some(ours) = pair.lock().take() {
+                let _ = rustix::net::shutdown(&ours, Shutdown::Both);
+                self.lending.close_listed(ours);
+            }
             post.resets.fetch_sub(1, Ordering::SeqCst);
         }
     }
@@ -155,15 +156,20 @@ impl Lender for Process {
 
     fn steward_number(&self, socket: &Arc<Description>) -> Option<i32> {
         // A datagram socket's kernel part is read by this number too.
-        let fd = match socket
+        let part = socket
             .kernel_number()
-            .filter(|_| socket.kind == Kind::Dgram)
-        {
-            Some(number) => raised_copy(number.as_fd()).ok()?,
-            None => raised_copy(self.numbers.anchor().ok()?.as_fd()).ok()?,
+            .filter(|_| socket.kind == Kind::Dgram);
+        let number = {
+            // A child that another thread forks would keep the copy.
+            let _unlisted = self.lending.post.unlisted.lock();
+            let fd = match part {
+                Some(number) => raised_copy(number.as_fd()).ok()?,
+                None => raised_copy(self.numbers.anchor().ok()?.as_fd()).ok()?,
+            };
+            let number = Descriptor::give(fd);
+            self.lending.note(number.number());
+            number
         };
-        let number = Descriptor::give(fd);
-        self.lending.note(number.number());
         self.install(number, socket);
         Some(number.number())
     }
