@@ -118,6 +118,30 @@ P close 31
 K1 read-waiting 21 4000
 K1 read-waiting 21 4000
 """,
+    "a peer closes, and its reset behind that is no error for a child that reads": """
+A fork K1
+P close 31
+K1 write-waiting 21 one
+K1 read-waiting 21 10
+""",
+    "a peer closes, and a child that has polled and written reads the end": """
+A fork K1
+K1 write 21 one
+P read 31 4000
+P close 31
+K1 poll 21
+K1 write 21 two
+K1 read 21 10
+""",
+    "a peer's reset comes while nobody reads": """
+A write 21 unread
+A fork K1
+K1 read 21 1
+P close 31
+K1 read-waiting 21 10
+K1 read-waiting 21 10
+K1 write 21 late
+""",
     "bytes that come after a read's time was over are for the next reader": """
 A fork K1
 K1 read-waiting 21 4000

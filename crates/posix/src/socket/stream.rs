@@ -447,9 +447,11 @@ impl Stream {
         self.has_shut(SHUT_WRITE) || seen.is_over() && !seen.is_error()
     }
 
-    /// Whether there is an error that nobody has taken.
-    pub(crate) fn is_reset(&self) -> bool {
-        self.seen().is_error()
+    /// Whether there is an error that nobody has taken, which is the next that a reader learns.
+    pub(crate) fn is_reset_without_fin(&self) -> bool {
+        let here = self.here();
+        let seen = self.seen_at(here);
+        seen.is_error() && !seen.is_fin() && here.program().rx_available(here.sock()) == 0
     }
 
     /// `shutdown`; the caller has checked `how`.

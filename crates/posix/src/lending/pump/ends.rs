@@ -54,10 +54,11 @@ impl Pump {
         }
     }
 
-    /// The peer's reset has come, and no byte of its is unread: a later write is not to be lost,
-    /// although nobody reads.
+    /// Ends both directions after the peer's reset if none of its bytes is unread: a later write
+    /// of the user's is not to be lost, although nobody reads. tcp_reset(): a reset behind a FIN is
+    /// no error for a reader, so that its user reads the end as before.
     pub(super) fn note_reset(&mut self, stream: &Stream) {
-        if self.to_child.may_read() && stream.is_reset() && stream.unread() == 0 {
+        if self.to_child.may_read() && stream.is_reset_without_fin() {
             self.is_reset = true;
             self.to_peer = Way::over();
             self.to_child = Way::over();

@@ -346,10 +346,6 @@ impl Process {
                 if self.take_hung_up(socket, it) {
                     return None;
                 }
-                // tcp_sendmsg(): the error comes before EPIPE, once.
-                if self.lending.was_reset(socket) && it.hears_end() {
-                    return Some(Err(Errno::ECONNRESET.into()));
-                }
                 // Libc raises the signal.
                 let call = self.enter_call(socket, it)?;
                 Some(Err(call.go_on(Divert::KernelLent)))

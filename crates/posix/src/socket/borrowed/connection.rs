@@ -197,7 +197,7 @@ impl Borrowed {
             && socket.kind == Kind::Stream
             && let Some(number) = socket.kernel_number()
         {
-            // The peer's end looks like a reset then.
+            // Once the peer has ended its direction too, the pair looks as after a reset.
             self.has_ended.store(true, Ordering::Relaxed);
             let _ = rustix::net::shutdown(number.as_fd(), Shutdown::Write);
         }
@@ -380,7 +380,8 @@ impl Borrowed {
         match is_prompt {
             true => control.ask(Message::read(MessageKind::ReadNow, name, request)),
             false => {
-                self.awaits_bytes.store(true, Ordering::Relaxed);
+                let awaits_bytes = request != ReadRequest::None;
+                self.awaits_bytes.store(awaits_bytes, Ordering::Relaxed);
                 deliver(&control, Message::read(MessageKind::Read, name, request));
             }
         }
@@ -395,7 +396,6 @@ impl Borrowed {
         // Another thread may wait for them.
         if has_asked && !self.is_streaming() && !self.turns.has_several_users() {
             self.request(0, ReadRequest::None, false);
-            self.awaits_bytes.store(false, Ordering::Relaxed);
         }
     }
 
