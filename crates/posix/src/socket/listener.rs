@@ -227,7 +227,8 @@ impl Listener {
         Ok(Some((Arc::clone(attachment), sock)))
     }
 
-    /// Whether the kernel goes first this time. `look`: of a wait.
+    /// Whether the kernel goes first this time. `look`: what a wait knows of the kernel's queue;
+    /// `None`: the call has not waited.
     pub(crate) fn is_kernels_turn(&self, look: Option<Look>) -> bool {
         look.is_none_or(Look::is_due)
             && self.turn.fetch_add(1, Ordering::Relaxed) % KERNEL_TURN == KERNEL_TURN - 1
@@ -238,8 +239,8 @@ impl Listener {
         self.is_kernel_ready.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether asking the kernel for a connection is worth a system call now. `look`: of a
-    /// wait, whose sleeps ask the kernel too.
+    /// Returns whether asking the kernel for a connection is worth a system call now. `look`: as in
+    /// [`Listener::is_kernels_turn`]; the sleeps of a wait ask the kernel too.
     pub(crate) fn may_kernel_have(&self, look: Option<Look>, now_ns: impl FnOnce() -> u64) -> bool {
         if let Some(look) = look {
             return look.is_due();

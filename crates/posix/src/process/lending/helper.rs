@@ -29,6 +29,7 @@ use crate::lending::pump::{Origin, Pump};
 use crate::process::Process;
 use crate::process::lending::borrow::{UserKind, limit_times};
 use crate::process::lending::owner::{lend, names_of};
+use crate::process::lending::starting::in_place_of;
 use crate::process::lending::taking::has_other_threads;
 use crate::process::table::Entry;
 use crate::process::table::Table;
@@ -283,20 +284,9 @@ impl Process {
         if names.local.is_none() || names.remote.is_none() {
             return;
         }
-        let new = Description::like(old, self.ids.next());
+        let it = Borrowed::received(&names);
+        let (new, numbers) = in_place_of(old, self.ids.next(), names.inode, it);
         new.has_kernel.store(true, Ordering::Release);
-        new.set_inode(names.inode);
-        let _ = new
-            .decided
-            .set(Decided::Foreign(Borrowed::received(&names)));
-        let numbers = {
-            let cold = old.cold.lock();
-            let mut fresh = new.cold.lock();
-            fresh.options = cold.options.clone();
-            (fresh.bound, fresh.owner) = (cold.bound, cold.owner);
-            cold.numbers.clone()
-        };
-        let new = Arc::new(new);
         let sets = sets_of(old);
         for number in numbers.into_iter().filter_map(Descriptor::new) {
             let _ = replace(number, end);

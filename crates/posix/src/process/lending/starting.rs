@@ -446,3 +446,24 @@ pub(crate) fn foreign(id: u64, it: Borrowed, kind: Kind, is_nonblocking: bool) -
     };
     Arc::new(Description::decided_as(new, Decided::Foreign(it)))
 }
+
+/// A connection of another process in place of `old`, which has been this process's. Returns it
+/// with the numbers that it is to have.
+pub(super) fn in_place_of(
+    old: &Description,
+    id: u64,
+    inode: u64,
+    it: Borrowed,
+) -> (Arc<Description>, Vec<i32>) {
+    let new = Description::like(old, id);
+    new.set_inode(inode);
+    let _ = new.decided.set(Decided::Foreign(it));
+    let numbers = {
+        let cold = old.cold.lock();
+        let mut fresh = new.cold.lock();
+        fresh.options = cold.options.clone();
+        (fresh.bound, fresh.owner) = (cold.bound, cold.owner);
+        cold.numbers.clone()
+    };
+    (Arc::new(new), numbers)
+}

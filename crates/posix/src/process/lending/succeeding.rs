@@ -25,6 +25,7 @@ use slipstack_mem::thread::start_no_more;
 use crate::attachment::Attachment;
 use crate::epoll::sets_of;
 use crate::lending::child::{Packed, lend_to_child};
+use crate::lending::fork::Fork;
 use crate::lending::giving::stream_of;
 use crate::lending::lender::Lender;
 use crate::lending::post::{Charge, Inline};
@@ -33,6 +34,7 @@ use crate::lending::steward::Steward;
 use crate::process::Process;
 use crate::process::lending::helper::{MOVE_PAUSE, MOVE_TIME_MAX};
 use crate::process::lending::owner::lend;
+use crate::process::lending::starting::in_place_of;
 use crate::socket::borrowed::child_message::control_pair;
 use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::{Borrowed, Names, ReadRequest};
@@ -117,23 +119,36 @@ impl Process {
         let sockets = sockets.filter_map(|number| self.table.socket(number));
         let is_own = |it: &Arc<Description>| stream_of(it).is_some_and(Stream::is_connection);
         let sockets: Vec<Arc<Description>> = sockets.filter(is_own).collect();
+        let borrowed = self.borrow_all_own(&sockets);
+        borrowed
+            .iter()
+            .for_each(|(old, new)| self.keep_in_sets(old, new));
+    }
+
+    /// Lends connections of this process to itself. Returns them with what has taken their places.
+    fn borrow_all_own(
+        &'static self,
+        sockets: &[Arc<Description>],
+    ) -> Vec<(Arc<Description>, Arc<Description>)> {
         let _bringing = self.lending.bringing.lock();
-        let Some(mut lending) = self.prepare_child(sockets.iter()) else {
-            return;
+        let Some(Fork {
+            control: Some((stewards, own)),
+            shared,
+            names,
+            ..
+        }) = self.prepare_child(sockets.iter())
+        else {
+            return Vec::new();
         };
-        if let Some((stewards, own)) = lending.control.take() {
-            self.lending.note(stewards.as_raw_fd());
-            let control = Arc::new(Control::new(own));
-            self.lending.controls.lock().push(Arc::clone(&control));
-            let named = lending.shared.iter().zip(&lending.names);
-            let borrowed: Vec<(Arc<Description>, Arc<Description>)> = named
-                .map(|(old, names)| (Arc::clone(old), self.borrow_own(old, names, &control)))
-                .collect();
-            self.charge(Charge::child(stewards, lending.shared));
-            borrowed
-                .iter()
-                .for_each(|(old, new)| self.keep_in_sets(old, new));
-        }
+        self.lending.note(stewards.as_raw_fd());
+        let control = Arc::new(Control::new(own));
+        self.lending.controls.lock().push(Arc::clone(&control));
+        let named = shared.iter().zip(&names);
+        let borrowed = named
+            .map(|(old, names)| (Arc::clone(old), self.borrow_own(old, names, &control)))
+            .collect();
+        self.charge(Charge::child(stewards, shared));
+        borrowed
     }
 
     /// A connection of the steward's takes the place of one of this process's in sets that the new
@@ -157,17 +172,7 @@ impl Process {
         control: &Arc<Control>,
     ) -> Arc<Description> {
         let it = Borrowed::new(old.id, Some(names), Some(Arc::clone(control)), None);
-        let new = Description::like(old, self.ids.next());
-        new.set_inode(names.inode);
-        let _ = new.decided.set(Decided::Foreign(it));
-        let numbers = {
-            let cold = old.cold.lock();
-            let mut fresh = new.cold.lock();
-            fresh.options = cold.options.clone();
-            (fresh.bound, fresh.owner) = (cold.bound, cold.owner);
-            cold.numbers.clone()
-        };
-        let new = Arc::new(new);
+        let (new, numbers) = in_place_of(old, self.ids.next(), names.inode, it);
         for number in numbers.into_iter().filter_map(Descriptor::new) {
             if !self.lending.is_stewards(number.number()) {
                 self.install(number, &new);

@@ -566,7 +566,7 @@ impl Control {
             if let Some(given) = given {
                 return Some((given, pair));
             }
-            // Of a reply to an earlier request.
+            // Nobody waits any more for the pair of an earlier request's reply.
             pair.into_iter().for_each(|pair| ends.close(pair));
             if is_answer {
                 return None;
