@@ -8,6 +8,7 @@ import time
 from harness.process import descendants, until
 from page import Outcome, entry
 from page import tools
+from page.apache import HEAD
 
 BOTH = "3 MB down, 3 MB up"
 RECORDS = """CONFIG proxy.config.http.server_ports STRING 8080
@@ -59,14 +60,7 @@ def answers(world, url):
     return world.peer(*words).wait(10) == 0
 
 
-APACHE = """ServerRoot {folder}
-PidFile {folder}/apache.pid
-ServerName page.test
-Listen 8080
-{modules}
-User www-data
-Group www-data
-ErrorLog {folder}/error.log
+APACHE = HEAD + """\
 LogLevel info
 KeepAlive On
 MaxKeepAliveRequests 0

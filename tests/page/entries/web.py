@@ -6,6 +6,7 @@ from harness.nginx import Nginx
 from harness.process import until
 from page import Outcome, entry
 from page import tools
+from page.apache import HEAD
 
 DOWN = "a file of 3 MB down"
 STORED = "3 MB down; 3 MB up, stored and fetched"
@@ -166,14 +167,7 @@ def haproxy(world):
     return Outcome(BOTH, tools.wrk(world, f"{url}/", 8), "requests/s")
 
 
-APACHE = """ServerRoot {folder}
-PidFile {folder}/apache.pid
-ServerName page.test
-Listen 8080
-{modules}
-User www-data
-Group www-data
-ErrorLog {folder}/error.log
+APACHE = HEAD + """\
 DocumentRoot {www}
 DavLockDB {folder}/dav/lock
 KeepAlive On
