@@ -95,8 +95,9 @@ class Writer:
         number = self.random.choice(list(mine))
         verb = self.pick(OF_PEER)
         if verb == "close":
-            # Without unread bytes: a reset is told to one process after the other.
-            self.say(PEER, "read", number, 4000)
+            # With unread bytes it is a reset.
+            if self.random.random() < 0.6:
+                self.say(PEER, "read", number, 4000)
             del mine[number]
         last = {"write": [self.word()], "read": [4000], "shutdown": [1]}.get(verb, [])
         self.say(PEER, verb, number, *last)
@@ -183,7 +184,8 @@ class Writer:
         if verb == "nonblocking":
             return [choice([0, 1])]
         if verb == "option":
-            return [choice(["nodelay", "keepalive"]), *choice([[], [0], [1]])]
+            names = ["nodelay", "keepalive"]
+            return choice([["error"], [choice(names), *choice([[], [0], [1]])]])
         return []
 
     def add_epoll(self, member, verb, number):

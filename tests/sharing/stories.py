@@ -142,6 +142,193 @@ K1 read-waiting 21 10
 K1 read-waiting 21 10
 K1 write 21 late
 """,
+    "an owner shuts its direction down, and a child that has written before may not write": """
+A fork K1
+K1 write 21 one
+P read 31 4000
+A shutdown 21 1
+K1 poll 21
+K1 write 21 two
+K1 option 21 error
+P read 31 4000
+P read 31 4000
+P write 31 reply
+K1 read 21 4000
+P close 31
+K1 read 21 4000
+K1 poll 21
+""",
+    "a child shuts the direction down, and others that have written before may not write": """
+A fork K1
+A fork K2
+K1 write 21 one
+K2 write 21 two
+K2 shutdown 21 1
+K1 write-waiting 21 three
+A write 21 four
+P read 31 4000
+P close 31
+A exit
+K1 read-waiting 21 4000
+K1 write 21 five
+""",
+    "a peer resets a connection whose direction another process has shut down": """
+A fork K1
+K1 write 21 one
+A write 21 unread
+A shutdown 21 1
+K1 write 21 two
+P close 31
+K1 write 21 three
+K1 write 21 four
+K1 read 21 10
+""",
+    "a connection is sent to another process after its direction has been shut down": """
+A fork K1
+K1 write 21 one
+P read 31 4000
+A shutdown 21 1
+A fork K2
+K1 send 21 K2
+K2 close 21
+K2 receive 22
+K2 write 22 two
+P write 31 reply
+K2 read-waiting 22 4000
+P close 31
+K2 read-waiting 22 4000
+""",
+    "a peer's reset behind its end is EPIPE for the next write of a child": """
+A fork K1
+K1 write 21 one
+P read 31 4000
+P close 31
+K1 write 21 two
+K1 write 21 three
+K1 option 21 error
+K1 read 21 10
+K1 poll 21
+""",
+    "a peer's reset behind its end is EPIPE for SO_ERROR, once": """
+A fork K1
+A fork K2
+K1 write 21 one
+K2 write 21 two
+P read 31 4000
+P close 31
+K1 write 21 three
+K1 read 21 10
+K1 poll 21
+K1 option 21 error
+K1 poll 21
+K2 option 21 error
+K2 write 21 four
+A write 21 five
+""",
+    "a child's first call after a reset is a write": """
+A write 21 unread
+A fork K1
+P close 31
+K1 write 21 one
+K1 write 21 two
+K1 read 21 10
+A write 21 three
+""",
+    "a child's first call after a reset behind the peer's end is a write": """
+A fork K1
+A fork K2
+P close 31
+A write 21 one
+K1 write-waiting 21 two
+K2 write-waiting 21 three
+K2 read-waiting 21 10
+""",
+    "a child's first call after a reset is SO_ERROR": """
+A write 21 unread
+A fork K1
+P close 31
+K1 option 21 error
+K1 read 21 10
+A option 21 error
+""",
+    "a reset is told to the first that reads": """
+A write 21 unread
+A fork K1
+A fork K2
+K1 read 21 10
+K2 read 21 10
+P close 31
+K2 read 21 10
+K1 read 21 10
+A read 21 10
+K1 write 21 one
+""",
+    "a reset is told to the first that writes": """
+A write 21 unread
+A fork K1
+A fork K2
+K1 read 21 10
+K2 write 21 one
+P close 31
+K1 write 21 one
+K2 write 21 two
+K1 read 21 10
+K2 read 21 10
+K2 option 21 error
+""",
+    "a reset is told to the owner if it looks first": """
+A write 21 unread
+A fork K1
+K1 read 21 10
+P close 31
+K1 poll 21
+A option 21 error
+K1 poll 21
+K1 read 21 10
+K1 write 21 one
+""",
+    "a reset waits for the child when its owner has closed the connection": """
+A write 21 unread
+A fork K1
+K1 read 21 10
+P close 31
+A close 21
+K1 poll 21
+K1 option 21 error
+K1 option 21 error
+K1 read 21 10
+""",
+    "a reset waits for the child when its owner has ended": """
+A write 21 unread
+A fork K1
+K1 read 21 10
+P close 31
+A exit
+K1 write 21 one
+K1 read 21 10
+""",
+    "bytes that came before a reset are read behind a write that fails": """
+A write 21 unread
+A fork K1
+K1 read 21 10
+P write 31 last
+P close 31
+K1 option 21 error
+K1 write 21 one
+K1 read 21 10
+K1 read 21 10
+""",
+    "an epoll set tells of a reset until somebody has taken it": """
+A write 21 unread
+A fork K1
+A fork K2
+K1 epoll 23
+K1 watch 23 21 80000005
+P close 31
+K1 collect 23
+K2 read 21 10
+K1 collect 23
+""",
     "bytes that come after a read's time was over are for the next reader": """
 A fork K1
 K1 read-waiting 21 4000

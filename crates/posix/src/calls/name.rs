@@ -320,6 +320,9 @@ impl Process {
                     stream.attachment().after_push(&*self.kernel, socket.id);
                 }
                 socket.notify(stream.readiness());
+                if write {
+                    self.await_refusals(&socket);
+                }
                 Ok(())
             }
             // inet_shutdown(): a listener sends nothing.

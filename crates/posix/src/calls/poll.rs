@@ -29,6 +29,7 @@ impl Process {
             if let Some(count) = self.poll_sorted(fds, (deadline_ns, is_begun), mask)?
                 && !self.take_hung_up_among(fds)
             {
+                self.add_errors(fds);
                 return Ok(count);
             }
             is_begun = true;

@@ -13,10 +13,11 @@ use std::sync::Arc;
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{SendFlags, Shutdown};
+use rustix::net::SendFlags;
 use slipstack_channel::Loan;
 
 use crate::lending::lender::Lender;
+use crate::lending::pump::ends::HangUp;
 use crate::lending::pump::loans::Counts;
 use crate::lending::users_end::UsersEnd;
 use crate::socket::borrowed::ReadRequest;
@@ -149,6 +150,7 @@ pub(crate) struct Pump {
     users_end: Option<UsersEnd>,
     /// The close of the pair is a reset for its user.
     resets_user: bool,
+    hang_up: HangUp,
     /// The child's read request that the steward has not met.
     request: ReadRequest,
     /// The child has announced that it writes no more: its end is more than the end of a process.
@@ -168,6 +170,8 @@ pub(crate) struct Pump {
     signs: u64,
     /// Bytes for the peer are in hand.
     is_moving: bool,
+    /// The connection counts the pair as one whose users may write.
+    is_writer: bool,
     /// The process that has made the pair, if it is another one.
     user: Option<u32>,
     /// Other processes may have the user's end of the pair: the user has made a child or sent the
@@ -202,6 +206,7 @@ impl Pump {
             is_reset: false,
             users_end: None,
             resets_user: false,
+            hang_up: HangUp::default(),
             request: ReadRequest::None,
             is_shut: false,
             has_shut_reading: false,
@@ -213,6 +218,7 @@ impl Pump {
             is_paused: false,
             signs: 0,
             is_moving: false,
+            is_writer: false,
         }
     }
 
@@ -247,6 +253,7 @@ impl Pump {
     /// Somebody has the pair too who may say nothing.
     pub(crate) fn pass(&mut self) {
         self.has_others = true;
+        self.read_if_nobody_joins();
         if !self.origins.contains(&Origin::UNHEARD) {
             self.origins.push(Origin::UNHEARD);
         }
@@ -279,12 +286,14 @@ impl Pump {
         std::mem::forget(std::mem::replace(&mut self.socket, socket));
         self.number = number;
         self.is_moving = false;
+        self.is_writer = false;
     }
 
     /// Nobody has looked at either side for a while.
     pub(crate) fn look_again(&mut self) {
         self.on_peer();
         self.on_child(EventFlags::IN | EventFlags::OUT);
+        self.hang_up.look_again();
     }
 
     /// Leaves it to the process which this one is a copy of.
@@ -338,6 +347,9 @@ impl Pump {
     }
 
     pub(crate) fn on_child(&mut self, what: EventFlags) {
+        if self.hang_up.explains(what) {
+            return;
+        }
         self.childs.gives |= what.contains(EventFlags::IN);
         self.childs.takes |= what.contains(EventFlags::OUT);
         if what.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
@@ -367,6 +379,7 @@ impl Pump {
             _ => return false,
         };
         self.note_alone();
+        self.refuse_writes(stream);
         for _ in 0..ROUNDS {
             let has_sent = self.feed_peer(stream, lender, room);
             let has_received = self.feed_child(stream, room);
@@ -400,7 +413,7 @@ impl Pump {
         self.note_moving(!self.to_peer.is_empty());
         // The connection is closed with the last number; this is for a child that still reads.
         if self.to_peer.is_due() && (self.is_shut || !self.is_abandoned) {
-            let _ = stream.shutdown(false, true);
+            self.end_for_all(stream);
         }
         passed.is_some_and(|count| count > 0)
     }
@@ -430,7 +443,7 @@ impl Pump {
         }
         self.note_rest(stream);
         if self.to_child.is_due() {
-            self.end_reading();
+            self.end_reading(stream);
         }
         passed.is_some_and(|count| count > 0)
     }
@@ -495,7 +508,8 @@ impl Pump {
     }
 
     fn receive(&mut self, stream: &Stream, room: &mut [u8], how: How) -> usize {
-        match stream.dequeue(&mut [IoSliceMut::new(room)], how) {
+        // Whoever looks for an error first takes it, as on the kernel: the steward does not.
+        match stream.dequeue_as(&mut [IoSliceMut::new(room)], how, Stream::peek_error) {
             Err(StreamError::Wait) => {
                 self.peers.gives = false;
                 0
@@ -514,23 +528,14 @@ impl Pump {
         }
     }
 
-    /// Stops writing: the peer takes nothing more. Its own data is still to be read.
-    fn end_writing(&mut self) {
-        self.to_peer = Way::over();
-        self.request = ReadRequest::All;
-        let _ = rustix::net::shutdown(&self.child, Shutdown::Read);
-    }
-
     /// Whether news of the child's room are wanted, if that has changed.
     pub(crate) fn news_of_room(&mut self) -> Option<bool> {
+        if self.hang_up.awaits_question() {
+            return None;
+        }
         let awaits = !self.childs.takes;
         let before = std::mem::replace(&mut self.awaits_room, awaits);
         (before != awaits).then_some(awaits)
-    }
-
-    /// Whether there is nothing more to move. A connection on its way to the child may come back.
-    pub(crate) fn is_over(&self) -> bool {
-        self.to_peer.is_done && self.to_child.is_done && !self.is_paused
     }
 }
 
@@ -559,6 +564,10 @@ fn give_peer(
     };
     if bytes.is_empty() {
         return Some(0);
+    }
+    if stream.has_error() {
+        *is_reset = true;
+        return None;
     }
     let mut sent = send(bytes)?;
     // Another thread may have handed out the event of new room before any thread waited for it.

@@ -287,6 +287,16 @@ impl Stream {
         bufs: &mut [IoSliceMut<'_>],
         how: How,
     ) -> Result<usize, StreamError> {
+        self.dequeue_as(bufs, how, Stream::take_error)
+    }
+
+    /// As [`Stream::dequeue`], with another way to have an error than to take it.
+    pub(crate) fn dequeue_as(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        how: How,
+        error: fn(&Stream) -> Option<Errno>,
+    ) -> Result<usize, StreamError> {
         let here = self.here();
         let (program, sock) = (here.program(), here.sock());
         let count = match how {
@@ -301,17 +311,22 @@ impl Stream {
             self.note_read();
             return Ok(count);
         }
-        self.why_nothing(here, bufs, how)
+        self.why_nothing(here, bufs, how, error)
     }
 
     /// A look without room for a byte: whether there is something to read, the end or an error,
     /// which is taken.
     pub(crate) fn recv_nothing(&self) -> Result<(), StreamError> {
+        self.recv_nothing_as(Stream::take_error)
+    }
+
+    fn recv_nothing_as(&self, error: fn(&Stream) -> Option<Errno>) -> Result<(), StreamError> {
         let here = self.here();
         if here.program().is_readable(here.sock()) {
             return Ok(());
         }
-        self.why_nothing(here, &mut [], How::Peek(0)).map(|_| ())
+        self.why_nothing(here, &mut [], How::Peek(0), error)
+            .map(|_| ())
     }
 
     /// Returns why there were no bytes: the end of the stream, an error, or a reason to wait.
@@ -320,14 +335,15 @@ impl Stream {
         here: ConnectionPlace<'_>,
         bufs: &mut [IoSliceMut<'_>],
         how: How,
+        error: fn(&Stream) -> Option<Errno>,
     ) -> Result<usize, StreamError> {
         let seen = self.seen_at(here);
         let program = here.program();
         let has_bytes = program.rx_available(here.sock()) > 0;
         let is_readable = program.is_readable(here.sock());
         let look_again = |bufs: &mut [IoSliceMut<'_>]| match bufs {
-            [] => self.recv_nothing().map(|()| 0),
-            _ => self.dequeue(bufs, how),
+            [] => self.recv_nothing_as(error).map(|()| 0),
+            _ => self.dequeue_as(bufs, how, error),
         };
         if !self.is_here(here) {
             // The connection has moved meanwhile, with its bytes.
@@ -359,7 +375,7 @@ impl Stream {
             return look_again(bufs);
         }
         if seen.is_error() {
-            return match self.take_error() {
+            return match error(self) {
                 Some(error) => Err(StreamError::Errno(error)),
                 None => Ok(0),
             };
@@ -447,11 +463,19 @@ impl Stream {
         self.has_shut(SHUT_WRITE) || seen.is_over() && !seen.is_error()
     }
 
-    /// Whether there is an error that nobody has taken, which is the next that a reader learns.
+    /// Whether there is an error that nobody has taken, or was, which is the next that a reader
+    /// learns.
     pub(crate) fn is_reset_without_fin(&self) -> bool {
         let here = self.here();
         let seen = self.seen_at(here);
-        seen.is_error() && !seen.is_fin() && here.program().rx_available(here.sock()) == 0
+        let is_reset = seen.is_error() || seen.is_closed();
+        is_reset && !seen.is_done() && here.program().rx_available(here.sock()) == 0
+    }
+
+    /// Whether there is an error that nobody has taken, which a reader does not learn.
+    pub(crate) fn is_reset_behind_fin(&self) -> bool {
+        let seen = self.seen();
+        seen.is_error() && seen.is_done()
     }
 
     /// `shutdown`; the caller has checked `how`.

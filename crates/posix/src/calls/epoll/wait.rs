@@ -107,6 +107,8 @@ impl Process {
                 set.fire_again(item);
                 out.copy_within(at + 1..count, at);
                 count -= 1;
+            } else {
+                out[at].events |= self.untaken_error(&socket) as u32;
             }
         }
         count

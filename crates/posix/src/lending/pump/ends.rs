@@ -3,13 +3,61 @@
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+use rustix::event::epoll::EventFlags;
 use rustix::net::Shutdown;
 
-use super::{Pump, Way};
+use super::{Pump, Way, has_hung_up};
 use crate::lending::lender::Lender;
 use crate::lending::users_end::UsersEnd;
 use crate::socket::Stream;
 use crate::socket::borrowed::ReadRequest;
+
+/// Reads of what a user has written in vain, before the pair is closed: more than a pair holds.
+const DRAINS_MAX: usize = 512;
+
+/// An end of a pair that the steward has shut down although its user has not.
+///
+/// A reset and two ordinary ends look alike at the pair, so that the user asks which it was. The
+/// pump stays until it has, or has closed its end. As the steward's own end is shut down too, the
+/// kernel reports nothing but one more hang-up then.
+#[derive(Debug, Default)]
+pub(super) struct HangUp {
+    /// Writes of the user fail.
+    refuses: bool,
+    /// The steward has shut both directions down, and no user has asked why.
+    awaits_question: bool,
+    /// The next hang-up that the kernel reports is the steward's own.
+    is_own: bool,
+}
+
+impl HangUp {
+    pub(super) fn awaits_question(&self) -> bool {
+        self.awaits_question
+    }
+
+    /// Begins to wait for a question: both directions have been shut down.
+    fn begin(&mut self) {
+        self.awaits_question = true;
+        self.is_own = true;
+    }
+
+    /// Another set of the kernel's reports from now on, beginning with what holds already.
+    pub(super) fn look_again(&mut self) {
+        self.is_own = self.awaits_question;
+    }
+
+    /// Returns whether the events of the steward's end say nothing of the user.
+    pub(super) fn explains(&mut self, what: EventFlags) -> bool {
+        if !self.awaits_question {
+            return false;
+        }
+        let is_hang_up = what.intersects(EventFlags::HUP | EventFlags::ERR);
+        if is_hang_up && !std::mem::take(&mut self.is_own) {
+            self.awaits_question = false;
+        }
+        self.awaits_question
+    }
+}
 
 impl Pump {
     /// The user of the pair has no library, and its end that inode, unless that is 0.
@@ -41,28 +89,121 @@ impl Pump {
         joining.chain([&self.child]).map(AsRawFd::as_raw_fd)
     }
 
+    /// Whether there is nothing more to move. A connection on its way to the child may come back.
+    pub(crate) fn is_over(&self) -> bool {
+        let is_done = self.to_peer.is_done && self.to_child.is_done;
+        is_done && !self.is_paused && !self.hang_up.awaits_question()
+    }
+
+    /// Whether all users of the pair ask when they find an end: none that may come by the pair is
+    /// awaited, which could not announce itself any more.
+    fn is_heard(&self) -> bool {
+        self.origins.iter().all(|it| !it.is_unheard)
+    }
+
+    /// Whether a user of the pair asks when it finds an end.
+    fn may_be_asked(&self) -> bool {
+        self.origins.iter().any(|it| !it.is_unheard)
+    }
+
+    /// The connection's sending direction ends for all its users.
+    pub(super) fn end_for_all(&self, stream: &Stream) {
+        let _ = stream.shutdown(false, true);
+        if !self.socket.lent.is_lent_once() {
+            // Other pumps refuse writes from now on.
+            self.socket.notify(stream.readiness());
+        }
+    }
+
+    /// Lets writes fail once another process has shut the sending direction down, or the peer has
+    /// reset the connection.
+    pub(super) fn refuse_writes(&mut self, stream: &Stream) {
+        let is_over = || match self.is_heard() {
+            true => stream.has_error() || stream.sends_no_more(),
+            // Whoever cannot announce itself any more learns all by the pair.
+            false => stream.is_reset_behind_fin(),
+        };
+        if !self.to_peer.is_done && !self.is_shut && is_over() {
+            self.end_writing();
+        }
+        self.note_writer(!self.to_peer.is_done && self.is_heard());
+    }
+
+    /// Stops writing: the peer takes nothing more. Its own data is still to be read.
+    pub(super) fn end_writing(&mut self) {
+        self.to_peer = Way::over();
+        if !self.is_heard() {
+            self.request = ReadRequest::All;
+        }
+        let has_user = !has_hung_up(&self.child);
+        let _ = rustix::net::shutdown(&self.child, Shutdown::Read);
+        self.hang_up.refuses = true;
+        self.note_hang_up(has_user);
+    }
+
+    /// Somebody has the pair who cannot announce itself, because it is half closed.
+    pub(super) fn read_if_nobody_joins(&mut self) {
+        if self.hang_up.refuses {
+            self.request = ReadRequest::All;
+        }
+    }
+
+    /// Waits for a question if the steward has shut both directions down.
+    fn note_hang_up(&mut self, has_user: bool) {
+        let is_stewards = self.hang_up.refuses && self.to_child.is_done;
+        if is_stewards && has_user && !self.hang_up.awaits_question && self.may_be_asked() {
+            self.hang_up.begin();
+        }
+    }
+
+    /// A user has been told how the connection has ended. It asks again if an error is left.
+    pub(crate) fn note_question(&mut self, stream: &Stream) {
+        self.hang_up.awaits_question &= stream.has_error();
+    }
+
+    /// No user of `root` is left.
+    pub(crate) fn note_gone(&mut self, root: u64) {
+        if self
+            .origins
+            .iter()
+            .all(|it| it.root == root || it.is_unheard)
+        {
+            self.hang_up.awaits_question = false;
+        }
+    }
+
     /// The peer's end, or its reset, has come after all its bytes.
-    pub(super) fn end_reading(&mut self) {
+    pub(super) fn end_reading(&mut self, stream: &Stream) {
         self.resets_user = self.is_reset && self.users_end.is_some() && !self.is_abandoned;
         let how = match self.is_reset {
             true => Shutdown::Both,
             false => Shutdown::Write,
         };
+        let has_user = !has_hung_up(&self.child);
         // A program that was woken before the reset would see the end.
         if !self.resets_user {
             let _ = rustix::net::shutdown(&self.child, how);
         }
+        match self.may_be_asked() {
+            true => {
+                self.hang_up.refuses |= self.is_reset && !self.is_shut;
+                self.note_hang_up(has_user);
+            }
+            // It is told by the pair itself.
+            false if self.is_reset => _ = stream.take_error(),
+            false => {}
+        }
     }
 
-    /// Ends both directions after the peer's reset if none of its bytes is unread: a later write
-    /// of the user's is not to be lost, although nobody reads. tcp_reset(): a reset behind a FIN is
-    /// no error for a reader, so that its user reads the end as before.
+    /// Ends both directions after the peer's reset if none of its bytes is unread, although nobody
+    /// reads. tcp_reset(): a reset behind a FIN is no error for a reader, which finds the end.
     pub(super) fn note_reset(&mut self, stream: &Stream) {
-        if self.to_child.may_read() && stream.is_reset_without_fin() {
+        let has_known_user = self.is_heard() || self.users_end.is_some();
+        if has_known_user && self.to_child.may_read() && stream.is_reset_without_fin() {
             self.is_reset = true;
             self.to_peer = Way::over();
             self.to_child = Way::over();
-            self.end_reading();
+            self.end_reading(stream);
         }
     }
 
@@ -71,12 +212,29 @@ impl Pump {
         if !self.resets_user {
             let _ = rustix::net::shutdown(&self.child, Shutdown::Both);
         }
+        if self.hang_up.refuses {
+            self.drain(lender);
+        }
         self.end_here(lender);
+    }
+
+    /// Takes what the user has written before its writes were refused: if it were closed with bytes
+    /// unread, the pair would report another reset.
+    fn drain(&self, lender: &dyn Lender) {
+        let mut room = [0; 4096];
+        for _ in 0..DRAINS_MAX {
+            match lender.receive_joining(&self.child, &mut room) {
+                Ok((_, Some(control))) => lender.close_noted(control),
+                Ok((1.., None)) => {}
+                Ok((0, None)) | Err(_) => return,
+            }
+        }
     }
 
     /// The connection has gone elsewhere, and what the pair's users do with it is that one's.
     pub(crate) fn end_here(mut self, lender: &dyn Lender) {
         self.note_moving(false);
+        self.note_writer(false);
         if self.is_unread {
             self.socket.lent.leave_unread();
         }
@@ -87,5 +245,29 @@ impl Pump {
         lender.close_pair(self.child, users_end);
         let joining = self.joining.into_iter();
         joining.for_each(|control| lender.close_noted(control));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_hang_up_behind_the_stewards_own_is_its_users() {
+        let mut hang_up = HangUp::default();
+        assert!(!hang_up.explains(EventFlags::HUP), "the user's");
+        hang_up.begin();
+        assert!(hang_up.explains(EventFlags::IN | EventFlags::HUP));
+        assert!(hang_up.awaits_question() && hang_up.explains(EventFlags::IN));
+        assert!(!hang_up.explains(EventFlags::HUP) && !hang_up.awaits_question());
+    }
+
+    #[test]
+    fn a_steward_that_goes_on_finds_its_own_hang_up_once_more() {
+        let mut hang_up = HangUp::default();
+        hang_up.begin();
+        assert!(hang_up.explains(EventFlags::HUP));
+        hang_up.look_again();
+        assert!(hang_up.explains(EventFlags::HUP) && !hang_up.explains(EventFlags::HUP));
     }
 }

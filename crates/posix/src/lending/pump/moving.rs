@@ -16,6 +16,13 @@ impl Pump {
         }
     }
 
+    /// Notes whether writes to the pair succeed, for a process that shuts the direction down.
+    pub(super) fn note_writer(&mut self, is_writer: bool) {
+        if std::mem::replace(&mut self.is_writer, is_writer) != is_writer {
+            self.socket.lent.note_writer(is_writer);
+        }
+    }
+
     /// Whether bytes that the pair still has are for nobody.
     pub(crate) fn reads_no_more(&self) -> bool {
         self.to_peer.is_ended

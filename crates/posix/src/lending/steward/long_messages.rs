@@ -1,6 +1,9 @@
 //! Messages of children that carry data.
 
+use std::sync::Arc;
+
 use crate::errno::Errno;
+use crate::lending::giving::stream_of;
 use crate::lending::pump::Pump;
 use crate::lending::steward::Steward;
 use crate::socket::borrowed::child_message::{Message, MessageKind, give};
@@ -53,6 +56,10 @@ impl Steward {
         if let Some(key) = pumped.filter(|_| !only_looks)
             && let Some(pump) = self.pumps.get_mut(&key)
         {
+            let is_of_end = Request::parse(request).is_some_and(|(it, _)| it.call.is_of_end());
+            if let Some(stream) = stream_of(&Arc::clone(pump.socket())).filter(|_| is_of_end) {
+                pump.note_question(stream);
+            }
             // The remaining bytes cause another event.
             pump.on_peer();
             self.ready.push(key);

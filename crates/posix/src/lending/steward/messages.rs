@@ -231,6 +231,10 @@ impl Steward {
         }
         if self.children.values().all(|other| other.root != child.root) {
             self.part(child.root, |pump| pump.is_roots(child.root));
+            for (key, pump) in &mut self.pumps {
+                pump.note_gone(child.root);
+                self.ready.push(*key);
+            }
         }
     }
 }

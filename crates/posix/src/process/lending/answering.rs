@@ -17,10 +17,10 @@ use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::lending::owner::set_for_borrower;
 use crate::process::table::Table;
-use crate::socket::Stream;
 use crate::socket::borrowed::requests::{CONTROL_MAX, Call, Reply, Request};
 use crate::socket::description::{Description, Kind};
 use crate::socket::kernel_socket::ready_in_kernel;
+use crate::socket::{Stream, StreamError};
 
 impl Process {
     /// Makes a call on a socket of this process, which never waits. `data`: bytes to send; received
@@ -49,10 +49,8 @@ impl Process {
             };
             return (reply, len);
         }
-        if request.call == Call::Unread
-            && let Some(stream) = stream_of(socket)
-        {
-            return (Reply::of_len(stream.unread()), 0);
+        if let Some(stream) = stream_of(socket) {
+            return (tell_of_stream(stream, request.call), 0);
         }
         let number = socket.cold.lock().numbers.first().copied();
         let Some(fd) = number.filter(|_| socket.kind == Kind::Dgram) else {
@@ -69,7 +67,7 @@ impl Process {
             Call::Send => self.send_for_borrower(fd, request, data),
             Call::Connect => done(self.connect_for_borrower(fd, name)),
             Call::Shutdown => done(self.shutdown_for_borrower(fd, first)),
-            Call::Options | Call::Unread => Reply::default(),
+            Call::Options | Call::Unread | Call::MayWrite | Call::EndOfReading => Reply::default(),
             Call::Readiness => Reply {
                 flags: readiness_of(socket, fd).cast_signed(),
                 ..Reply::default()
@@ -163,6 +161,36 @@ impl Process {
             }
             outcome => outcome,
         }
+    }
+}
+
+/// The answer to a question about a connection.
+fn tell_of_stream(stream: &Stream, call: Call) -> Reply {
+    let error = match call {
+        Call::Unread => return Reply::of_len(stream.unread()),
+        Call::Readiness => {
+            return Reply {
+                flags: stream.readiness().cast_signed(),
+                ..Reply::default()
+            };
+        }
+        Call::TakeError => stream.take_error(),
+        Call::MayWrite => error_in(stream.may_send()),
+        Call::EndOfReading => error_in(stream.recv_nothing()),
+        _ => return Reply::refused(Errno::ENOTCONN),
+    };
+    let is_settled = stream.is_over() && !stream.has_error();
+    Reply {
+        flags: i32::from(is_settled),
+        ..Reply::of_len(error.map_or(0, |error| error.0 as usize))
+    }
+}
+
+fn error_in(outcome: Result<(), StreamError>) -> Option<Errno> {
+    match outcome {
+        Ok(()) | Err(StreamError::Wait) => None,
+        Err(StreamError::Pipe) => Some(Errno::EPIPE),
+        Err(StreamError::Errno(error)) => Some(error),
     }
 }
 

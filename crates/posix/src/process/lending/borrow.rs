@@ -298,7 +298,14 @@ impl Process {
         if self.begin_use(socket, it) {
             return None;
         }
+        let is_new = !it.is_taken();
         let divert = self.borrow(socket, it, ReadRequest::None)?;
+        if (is_new || self.lending.refuses_writes(socket))
+            && let Some(error) = self.error_before_write(it)
+        {
+            self.on_lent_call();
+            return Some(error.into());
+        }
         it.refuse_writes(socket);
         it.sent.lose();
         (it.is_taken() || !self.take_left(socket, it)).then_some(divert)
@@ -323,8 +330,12 @@ impl Process {
         if self.begin_use(socket, it) {
             return None;
         }
+        let is_new = !it.is_taken();
         let call = self.enter_call(socket, it)?;
         self.hold_and_request(socket, it, ReadRequest::None);
+        if is_new && let Some(error) = self.error_before_write(it) {
+            return Some(Err(error.into()));
+        }
         it.refuse_writes(socket);
         let Some(number) = socket.kernel_number().filter(|_| it.is_taken()) else {
             drop(call);
@@ -346,10 +357,26 @@ impl Process {
                 if self.take_hung_up(socket, it) {
                     return None;
                 }
+                // sk_stream_error(): an error comes before EPIPE, once.
+                if let Some(error) = self.error_of_write(it).filter(|it| *it != Errno::EPIPE) {
+                    return Some(Err(error.into()));
+                }
                 // Libc raises the signal.
                 let call = self.enter_call(socket, it)?;
                 Some(Err(call.go_on(Divert::KernelLent)))
             }
+        }
+    }
+
+    /// Returns the error of a write that would be lost in a new pair. `None`: there is none, or the
+    /// pair refuses the write from now on, with its signal.
+    fn error_before_write(&self, it: &Borrowed) -> Option<Errno> {
+        match self.error_of_write(it)? {
+            Errno::EPIPE => {
+                it.note_shut();
+                None
+            }
+            error => Some(error),
         }
     }
 

@@ -398,6 +398,15 @@ impl Process {
         )
     }
 
+    /// Asks about a connection. `None`: there is no owner any more, or it does not answer in time.
+    pub(super) fn ask_of_connection(&self, it: &Borrowed, call: Call) -> Option<Reply> {
+        let request = Request::new(call, [0, 0]);
+        let answer = self.ask(it, &request, (&[], 0), |control, message, parts, max| {
+            control.call_briefly(message, parts, max)
+        });
+        answer.map(|(reply, _)| reply)
+    }
+
     fn ask(
         &self,
         it: &Borrowed,

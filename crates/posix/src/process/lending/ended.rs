@@ -1,20 +1,24 @@
 //! Detection of how a borrowed connection has ended.
 //!
 //! The peer's FIN shuts one direction of the pair down. A reset shuts both down, and so does the
-//! end of the owner, with which the connection is gone. Both are also shut after a FIN for a
-//! program that has shut down its own direction.
+//! end of the owner, with which the connection is gone. Both are also shut after a FIN if the own
+//! direction has been shut down. So the owner is asked, which has the error too, for whichever
+//! process looks first.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::SendFlags;
+use slipstack_mem::Descriptor;
 
 use crate::errno::Errno;
 use crate::lending::Lending;
 use crate::process::Process;
 use crate::socket::borrowed::Borrowed;
 use crate::socket::borrowed::control::Control;
+use crate::socket::borrowed::requests::Call;
 use crate::socket::description::{Decided, Description, Kind};
 
 /// Meaning of the end of the stream that libc has found in a read of a borrowed connection.
@@ -44,8 +48,8 @@ impl Process {
                 if is_here {
                     return BorrowedEnd::Here;
                 }
-                match it.hears_end() && was_reset {
-                    true => BorrowedEnd::Error(Errno::ECONNRESET),
+                match was_reset && !it.knows_end() {
+                    true => self.cause_of_end(it),
                     false => BorrowedEnd::End,
                 }
             }
@@ -77,6 +81,36 @@ impl Process {
         }
     }
 
+    fn cause_of_end(&self, it: &Borrowed) -> BorrowedEnd {
+        let error = match self.ask_of_end(it, Call::EndOfReading) {
+            Some(error) => error,
+            // With the owner the connection is gone.
+            None => it.hears_end().then_some(Errno::ECONNRESET),
+        };
+        error.map_or(BorrowedEnd::End, BorrowedEnd::Error)
+    }
+
+    /// Takes the error that a call on a connection returns where that lives. `None`: there is no
+    /// owner any more, or it does not answer in time.
+    fn ask_of_end(&self, it: &Borrowed, call: Call) -> Option<Option<Errno>> {
+        let reply = self.ask_of_connection(it, call)?;
+        // A connection that the steward does not know any more has no error.
+        if reply.error != 0 || reply.flags != 0 {
+            it.note_end();
+        }
+        let error = i32::try_from(reply.len).ok().filter(|it| *it != 0);
+        Some(error.map(Errno))
+    }
+
+    /// Returns the error of a write that would be lost, or that the pair has refused, which may be
+    /// another one than EPIPE.
+    pub(super) fn error_of_write(&self, it: &Borrowed) -> Option<Errno> {
+        match it.knows_end() {
+            true => None,
+            false => self.ask_of_end(it, Call::MayWrite).flatten(),
+        }
+    }
+
     /// SO_ERROR of a borrowed connection.
     pub(crate) fn take_borrowed_error(
         &self,
@@ -86,9 +120,41 @@ impl Process {
         if socket.kind == Kind::Dgram {
             return self.error_of_borrowed(socket, it);
         }
-        let is_due = it.awaits_end() && self.lending.was_reset(socket);
-        (is_due && it.hears_end()).then_some(Errno::ECONNRESET)
+        if it.knows_end() || it.is_taken() && !self.lending.refuses_writes(socket) {
+            return None;
+        }
+        match self.ask_of_end(it, Call::TakeError) {
+            Some(error) => error,
+            None => (self.lending.was_reset(socket) && it.hears_end()).then_some(Errno::ECONNRESET),
+        }
     }
+
+    /// Adds POLLERR to what the kernel says of borrowed connections whose error nobody has taken.
+    pub(crate) fn add_errors(&self, fds: &mut [libc::pollfd]) {
+        for fd in fds.iter_mut().filter(|fd| fd.revents & libc::POLLHUP != 0) {
+            if let Some(socket) = self.table.socket(fd.fd) {
+                fd.revents |= self.untaken_error(&socket);
+            }
+        }
+    }
+
+    /// Returns POLLERR for a borrowed connection with an error that nobody has taken, otherwise 0.
+    pub(crate) fn untaken_error(&self, socket: &Description) -> i16 {
+        match socket.decided() {
+            Some(Decided::Foreign(it)) if socket.kind == Kind::Stream && !it.knows_end() => {
+                let reply = self.ask_of_connection(it, Call::Readiness);
+                reply.map_or(0, |it| it.flags as i16 & libc::POLLERR)
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// Whether the sending direction of the pair that `number` is an end of is shut down.
+pub(super) fn takes_nothing(number: Descriptor) -> bool {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    // A write of no bytes leaves nothing in a pair.
+    rustix::net::send(number.as_fd(), &[], flags) == Err(rustix::io::Errno::PIPE)
 }
 
 /// Returns whether both directions of the pair are shut down.
@@ -108,6 +174,13 @@ impl Lending {
         let is_kept_out = self.keeps_out.load(Ordering::Relaxed);
         let has_ended = |control: Arc<Control>| control.has_ended(Duration::ZERO);
         !is_kept_out && !it.is_left_to_others() && it.control().is_some_and(has_ended)
+    }
+
+    /// Whether a write to the pair would fail.
+    pub(super) fn refuses_writes(&self, socket: &Description) -> bool {
+        let number = socket.kernel_number();
+        // A confined process (seccomp) may not make the system call that would show it.
+        !self.keeps_out.load(Ordering::Relaxed) && number.is_some_and(takes_nothing)
     }
 
     pub(crate) fn was_reset(&self, socket: &Description) -> bool {

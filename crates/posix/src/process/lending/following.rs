@@ -89,10 +89,20 @@ impl Process {
         }
     }
 
+    /// Waits, after the end of the connection's direction, until writes of other processes fail.
+    pub(crate) fn await_refusals(&self, socket: &Description) {
+        self.look_for(PROMPT_NS, || socket.lent.has_writers());
+    }
+
     /// Returns false if it takes longer than `ns`.
     fn follow_for(&self, socket: &Description, ns: u64) -> bool {
+        self.look_for(ns, || self.lending.post.has_unmoved(socket))
+    }
+
+    /// Looks until it does not go on any more. Returns false if it takes longer than `ns`.
+    fn look_for(&self, ns: u64, goes_on: impl Fn() -> bool) -> bool {
         let until = self.kernel.now_ns() + ns;
-        while self.lending.post.has_unmoved(socket) {
+        while goes_on() {
             if self.kernel.now_ns() >= until {
                 return false;
             }

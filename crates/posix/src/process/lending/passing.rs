@@ -24,6 +24,7 @@ use crate::lending::post::Charge;
 use crate::lending::pump::{Origin, Pump};
 use crate::process::Process;
 use crate::process::lending::borrow::{UserKind, limit_times};
+use crate::process::lending::ended::takes_nothing;
 use crate::process::lending::owner::{lend, names_of};
 use crate::process::lending::starting::foreign;
 use crate::process::lending::starting::is_lendable;
@@ -242,7 +243,12 @@ impl Process {
         }
         self.lending.arrivals.fetch_add(1, Ordering::Relaxed);
         let joined = self.join(number, names);
+        let is_half_closed = joined.is_none() && takes_nothing(number);
         let it = Borrowed::sent(names, pair, joined);
+        if is_half_closed {
+            // Once the peer has ended its direction too, the pair looks as after a reset.
+            it.hears_end();
+        }
         let flags = rustix::fs::fcntl_getfl(number.as_fd());
         let is_nonblocking = flags.is_ok_and(|flags| flags.contains(OFlags::NONBLOCK));
         let socket = foreign(self.ids.next(), it, Kind::Stream, is_nonblocking);

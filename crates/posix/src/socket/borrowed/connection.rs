@@ -47,8 +47,12 @@ pub(crate) struct Borrowed {
     awaits_bytes: AtomicBool,
     /// The program has shut its direction down, or has got the connection's final state.
     has_ended: AtomicBool,
+    /// The program has shut its direction down, or no error will come any more.
+    knows_end: AtomicBool,
     /// The sending direction had been shut down before this process used the connection.
     is_shut: AtomicBool,
+    /// The pair refuses writes because of that.
+    has_refused: AtomicBool,
     /// Set if another program has the end of the pair too.
     is_passed: AtomicBool,
     /// The options are known that were set before this program had the socket.
@@ -90,7 +94,9 @@ impl Borrowed {
             is_held: AtomicBool::new(false),
             awaits_bytes: AtomicBool::new(false),
             has_ended: AtomicBool::new(names.is_some_and(|names| names.is_shut)),
+            knows_end: AtomicBool::new(false),
             is_shut: AtomicBool::new(names.is_some_and(|names| names.is_shut)),
+            has_refused: AtomicBool::new(false),
             is_passed: AtomicBool::new(false),
             has_options: AtomicBool::new(false),
             own: Lock::default(),
@@ -196,6 +202,7 @@ impl Borrowed {
             && self.is_taken()
             && socket.kind == Kind::Stream
             && let Some(number) = socket.kernel_number()
+            && !self.has_refused.swap(true, Ordering::Relaxed)
         {
             // Once the peer has ended its direction too, the pair looks as after a reset.
             self.has_ended.store(true, Ordering::Relaxed);
@@ -237,7 +244,9 @@ impl Borrowed {
             is_held: AtomicBool::new(false),
             awaits_bytes: AtomicBool::new(false),
             has_ended: AtomicBool::new(self.has_ended.load(Ordering::Relaxed)),
+            knows_end: AtomicBool::new(self.knows_end()),
             is_shut: AtomicBool::new(self.is_shut()),
+            has_refused: AtomicBool::new(false),
             is_passed: AtomicBool::new(false),
             has_options: AtomicBool::new(self.has_options.load(Ordering::Relaxed)),
             own: Lock::default(),
@@ -401,7 +410,17 @@ impl Borrowed {
 
     /// Returns whether the program learns now how the connection has ended; once.
     pub(crate) fn hears_end(&self) -> bool {
+        self.note_end();
         !self.has_ended.swap(true, Ordering::Relaxed)
+    }
+
+    /// No error will come any more.
+    pub(crate) fn note_end(&self) {
+        self.knows_end.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn knows_end(&self) -> bool {
+        self.knows_end.load(Ordering::Relaxed)
     }
 
     /// Returns whether the program has not learnt yet how the connection ends.
@@ -433,6 +452,7 @@ impl Borrowed {
     /// connection's end.
     pub(crate) fn shut(&self, (read, write): (bool, bool)) {
         self.has_ended.fetch_or(write, Ordering::Relaxed);
+        self.knows_end.fetch_or(write, Ordering::Relaxed);
         self.say(MessageKind::Shut, u64::from(read) | u64::from(write) << 1);
     }
 

@@ -15,7 +15,9 @@ pub(crate) struct Lent {
     is_left_unread: AtomicBool,
     /// Number of pumps that have bytes for the peer in hand.
     movers: AtomicUsize,
-    /// A call of this process could not write because of that.
+    /// Number of pairs to which writes succeed until the direction is shut down.
+    writers: AtomicUsize,
+    /// A call of this process could not write because of bytes in hand.
     is_awaited: AtomicBool,
 }
 
@@ -62,6 +64,18 @@ impl Lent {
 
     pub(crate) fn is_moving(&self) -> bool {
         self.movers.load(Ordering::SeqCst) > 0
+    }
+
+    pub(crate) fn note_writer(&self, is_writer: bool) {
+        match is_writer {
+            true => self.writers.fetch_add(1, Ordering::SeqCst),
+            false => self.writers.fetch_sub(1, Ordering::SeqCst),
+        };
+    }
+
+    /// Whether another process may still write, for all that the steward has done.
+    pub(crate) fn has_writers(&self) -> bool {
+        self.writers.load(Ordering::SeqCst) > 0
     }
 
     pub(crate) fn await_moved(&self) {

@@ -21,7 +21,8 @@ pub(crate) enum Call {
     Connect = 4,
     /// `numbers`: how.
     Shutdown = 5,
-    /// SO_ERROR.
+    /// SO_ERROR. Of a connection the flags say that no error will come any more, as of the other
+    /// calls [of its end](Call::is_of_end).
     TakeError = 6,
     /// Asks for the options that were set.
     Options = 7,
@@ -31,6 +32,10 @@ pub(crate) enum Call {
     Unread = 9,
     /// SO_PEEK_OFF.
     PeekOffset = 10,
+    /// A write of no bytes on a connection: the length is its error.
+    MayWrite = 11,
+    /// A read on a connection of which all bytes have been read: the length is its error.
+    EndOfReading = 12,
 }
 
 impl Call {
@@ -46,8 +51,15 @@ impl Call {
             Call::Readiness,
             Call::Unread,
             Call::PeekOffset,
+            Call::MayWrite,
+            Call::EndOfReading,
         ];
         all.into_iter().find(|call| *call as u8 == byte)
+    }
+
+    /// Whether it tells a user of a connection how that has ended.
+    pub(crate) fn is_of_end(self) -> bool {
+        matches!(self, Call::TakeError | Call::MayWrite | Call::EndOfReading)
     }
 }
 
