@@ -329,6 +329,31 @@ K1 collect 23
 K2 read 21 10
 K1 collect 23
 """,
+    "a child that has shut its own direction down learns of a reset, once": """
+A write 21 unread
+A fork K1
+K1 read 21 10
+K1 shutdown 21 1
+P close 31
+K1 poll 21
+K1 read 21 10
+K1 read 21 10
+K1 write 21 one
+A read 21 10
+""",
+    "a child that has shut its own direction down reads the end": """
+A fork K1
+K1 write 21 one
+K1 shutdown 21 1
+P read 31 4000
+P write 31 reply
+P close 31
+K1 read 21 10
+K1 read 21 10
+K1 poll 21
+K1 option 21 error
+K1 write 21 two
+""",
     "bytes that come after a read's time was over are for the next reader": """
 A fork K1
 K1 read-waiting 21 4000

@@ -186,7 +186,7 @@ impl Pump {
         }
         match self.may_be_asked() {
             true => {
-                self.hang_up.refuses |= self.is_reset && !self.is_shut;
+                self.hang_up.refuses |= self.is_reset;
                 self.note_hang_up(has_user);
             }
             // It is told by the pair itself.

@@ -47,7 +47,7 @@ pub(crate) struct Borrowed {
     awaits_bytes: AtomicBool,
     /// The program has shut its direction down, or has got the connection's final state.
     has_ended: AtomicBool,
-    /// The program has shut its direction down, or no error will come any more.
+    /// No error will come any more.
     knows_end: AtomicBool,
     /// The sending direction had been shut down before this process used the connection.
     is_shut: AtomicBool,
@@ -452,7 +452,6 @@ impl Borrowed {
     /// connection's end.
     pub(crate) fn shut(&self, (read, write): (bool, bool)) {
         self.has_ended.fetch_or(write, Ordering::Relaxed);
-        self.knows_end.fetch_or(write, Ordering::Relaxed);
         self.say(MessageKind::Shut, u64::from(read) | u64::from(write) << 1);
     }
 
