@@ -161,20 +161,20 @@ impl Pump {
         self.hang_up.awaits_question &= stream.has_error();
     }
 
-    /// No user of `root` is left.
-    pub(crate) fn note_gone(&mut self, root: u64) {
-        if self
-            .origins
-            .iter()
-            .all(|it| it.root == root || it.is_unheard)
-        {
-            self.hang_up.awaits_question = false;
-        }
+    /// No user of `root` is left. Returns whether the pump has waited for a question that nobody
+    /// asks any more.
+    pub(crate) fn note_gone(&mut self, root: u64) -> bool {
+        let mut origins = self.origins.iter();
+        let is_last = origins.all(|it| it.root == root || it.is_unheard);
+        let awaited = self.hang_up.awaits_question;
+        self.hang_up.awaits_question &= !is_last;
+        awaited && is_last
     }
 
     /// The peer's end, or its reset, has come after all its bytes.
     pub(super) fn end_reading(&mut self, stream: &Stream) {
-        self.resets_user = self.is_reset && self.users_end.is_some() && !self.is_abandoned;
+        let is_told = self.is_reset && stream.has_error();
+        self.resets_user = is_told && self.users_end.is_some() && !self.is_abandoned;
         let how = match self.is_reset {
             true => Shutdown::Both,
             false => Shutdown::Write,

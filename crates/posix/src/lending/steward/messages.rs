@@ -231,10 +231,9 @@ impl Steward {
         }
         if self.children.values().all(|other| other.root != child.root) {
             self.part(child.root, |pump| pump.is_roots(child.root));
-            for (key, pump) in &mut self.pumps {
-                pump.note_gone(child.root);
-                self.ready.push(*key);
-            }
+            let pumps = self.pumps.iter_mut();
+            let over = pumps.filter_map(|(key, pump)| pump.note_gone(child.root).then_some(*key));
+            self.ready.extend(over);
         }
     }
 }

@@ -142,8 +142,15 @@ impl Process {
     pub(crate) fn untaken_error(&self, socket: &Description) -> i16 {
         match socket.decided() {
             Some(Decided::Foreign(it)) if socket.kind == Kind::Stream && !it.knows_end() => {
-                let reply = self.ask_of_connection(it, Call::Readiness);
-                reply.map_or(0, |it| it.flags as i16 & libc::POLLERR)
+                let Some(reply) = self.ask_of_connection(it, Call::Readiness) else {
+                    return 0;
+                };
+                let ready = reply.flags as i16;
+                let error = ready & libc::POLLERR;
+                if reply.error != 0 || ready & libc::POLLHUP != 0 && error == 0 {
+                    it.note_end();
+                }
+                error
             }
             _ => 0,
         }
