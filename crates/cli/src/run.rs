@@ -118,6 +118,9 @@ fn set_environment(command: &mut Command, layers: &Layers, own: &Path) {
         command.env(name, text);
     }
     command.env(OPTION.bin.env, own);
+    if let Some(number) = slipstack_attach::network_namespace() {
+        command.env("SLIPSTACK_NETNS", number.to_string());
+    }
 }
 
 fn own_path() -> Result<PathBuf, Failure> {

@@ -24,6 +24,7 @@ mod life;
 pub mod loading;
 mod lock;
 mod messages;
+mod namespace;
 mod next;
 mod privileges;
 mod process;

@@ -251,6 +251,12 @@ symbols! {
     // The process.
     whole [vfork, __vfork] () -> pid_t => life::abi::vfork;
     whole [_Fork] () -> pid_t => life::abi::plain_fork;
+    whole [setns] (fd: c_int, kinds: c_int) -> c_int => life::abi::setns;
+    whole [unshare] (kinds: c_int) -> c_int => life::abi::unshare;
+    whole [clone, __clone] (
+        run: *const c_void, stack: *mut c_void, flags: c_int, with: *mut c_void,
+        parent: *mut c_void, storage: *mut c_void, child: *mut c_void
+    ) -> c_int => life::abi::clone;
     whole [daemon] (keeps_directory: c_int, keeps_files: c_int) -> c_int => terminals::abi::daemon;
     whole [login_tty] (fd: c_int) -> c_int => terminals::abi::login_tty;
     whole [forkpty] (

@@ -200,10 +200,6 @@ const LEFT: &[(&str, &[&str])] = &[
     ),
     ("seen through pthread_atfork", &["fork", "__fork"]),
     (
-        "threads share our state; a clone of the whole process is listed in the book",
-        &["clone", "__clone"],
-    ),
-    (
         "ends at our .fini_array and at_quick_exit",
         &["exit", "quick_exit"],
     ),

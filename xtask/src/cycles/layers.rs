@@ -158,7 +158,7 @@ const LAYERS: &[Layers] = &[
         "preload",
         &[
             &["heap", "lock", "next", "table", "thread"],
-            &["cancel", "cores", "signals"],
+            &["cancel", "cores", "namespace", "signals"],
             &["kernel"],
             &["process"],
             &["call"],

@@ -123,6 +123,30 @@ impl Process {
         Err(Divert::Kernel)
     }
 
+    /// Gives the sockets that may still become the kernel's their kernel part: threads of the
+    /// program are about to be in several network namespaces, and a socket belongs to the one in
+    /// which it was made.
+    pub fn settle_kernel_parts(&self) {
+        for socket in self.table.undecided() {
+            self.settle(&socket);
+        }
+    }
+
+    /// As [`Process::settle_kernel_parts`], for a new socket.
+    pub fn settle_kernel_part(&self, fd: i32) {
+        if let Ok(socket) = self.table.socket_of(fd) {
+            self.settle(&socket);
+        }
+    }
+
+    fn settle(&self, socket: &Arc<Description>) {
+        let may_have = !socket.is_alone() && !socket.is_kernel_given_up();
+        if socket.decided().is_none() && !socket.has_kernel() && may_have {
+            // Without a descriptor for it the socket has none, as before.
+            let _ = self.materialize(socket);
+        }
+    }
+
     /// Carries out intents to listen and bind on the stack, because the process waits now.
     pub(crate) fn realize(&self, socket: &Arc<Description>) {
         if !socket.is_intent() || !self.engines.may_realize() {

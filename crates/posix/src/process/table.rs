@@ -247,6 +247,17 @@ impl Table {
         others.filter_map(|number| self.find(number)?.into_unconnected())
     }
 
+    /// Every socket that is neither the stack's nor the kernel's yet, once for each of its numbers.
+    pub(crate) fn undecided(&self) -> impl Iterator<Item = Arc<Description>> {
+        // Others of a parent are not touched, so that they stay the parent's.
+        let is_it = |_, entry: &Entry| match entry {
+            Entry::Socket(socket) => socket.decided().is_none(),
+            Entry::Set(_) | Entry::Routes(_) => false,
+        };
+        let numbers = self.numbers_of(is_it).into_iter();
+        numbers.filter_map(|number| self.socket_of(number).ok())
+    }
+
     /// Whether a connection of another process is among the sockets.
     pub(crate) fn has_foreign(&self) -> bool {
         let is_it = |kind, entry: &Entry| match entry {

@@ -11,6 +11,7 @@ use slipstack_posix::OwnAddress;
 
 use super::families::Families;
 use super::{Address, name_of, number_of, own_addresses};
+use crate::namespace::is_elsewhere;
 use crate::next;
 use crate::raw;
 use crate::thread::InCall;
@@ -70,7 +71,7 @@ impl Node {
 pub unsafe fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
     // SAFETY: the program's own call.
     let result = unsafe { (next::getifaddrs.get())(list) };
-    if result == 0 {
+    if result == 0 && !is_elsewhere() {
         let own = own_addresses();
         if !own.is_empty() {
             // SAFETY: libc has just made the list.
@@ -124,7 +125,7 @@ pub unsafe fn getaddrinfo(
 fn families_beside_the_kernels(asked: c_int) -> Option<Families> {
     let kernels = kernels_families();
     let mut all = kernels;
-    if !kernels.are_enough(asked) {
+    if !kernels.are_enough(asked) && !is_elsewhere() {
         for own in own_addresses() {
             all.add(own.ip);
         }
@@ -207,7 +208,7 @@ unsafe fn append(list: *mut *mut ifaddrs, own: &[OwnAddress]) {
 pub unsafe fn if_nametoindex(name: *const c_char) -> c_uint {
     // SAFETY: the program's own call.
     let index = unsafe { (next::if_nametoindex.get())(name) };
-    if index != 0 || name.is_null() {
+    if index != 0 || name.is_null() || is_elsewhere() {
         return index;
     }
     let errno = raw::errno();
@@ -221,7 +222,7 @@ pub unsafe fn if_nametoindex(name: *const c_char) -> c_uint {
 pub unsafe fn if_indextoname(index: c_uint, name: *mut c_char) -> *mut c_char {
     // SAFETY: the program's own call.
     let found = unsafe { (next::if_indextoname.get())(index, name) };
-    if !found.is_null() || name.is_null() {
+    if !found.is_null() || name.is_null() || is_elsewhere() {
         return found;
     }
     let errno = raw::errno();

@@ -5,7 +5,7 @@ use slipstack_posix::{Process, await_begun_threads};
 use super::last::watch_this_thread;
 use super::{BEGINNING, current, end};
 use crate::thread::InCall;
-use crate::{cores, heap, signals};
+use crate::{cores, heap, namespace, signals};
 
 /// Prepares for any fork: every lock of ours is held until it is over. A fork from inside our own
 /// call starts a helper, which leaves the program's sockets alone.
@@ -34,6 +34,7 @@ pub extern "C" fn parent() {
 
 pub extern "C" fn child() {
     cores::forget();
+    namespace::after_fork_child();
     if !InCall::is_nested() {
         watch_this_thread();
     }

@@ -9,6 +9,7 @@ use slipstack_posix::{AddrBytes, Errno, Outcome, Process};
 use crate::abi;
 use crate::call::{Restart, answer, answer_uncancelled};
 use crate::descriptors::{closing, created};
+use crate::namespace;
 use crate::next;
 use crate::process;
 use crate::raw::fail;
@@ -21,17 +22,28 @@ pub unsafe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     let (plain, wants_kernel) = Process::split_kind(kind);
     // SAFETY: the program's own call.
     let libc = || unsafe { (next::socket.get())(domain, plain, protocol) };
-    if !matches!(domain, libc::AF_INET | libc::AF_INET6) || process::activate().is_none() {
+    let is_internet = matches!(domain, libc::AF_INET | libc::AF_INET6);
+    let is_alone = kind & Process::SOCK_STACK != 0;
+    // A program that requests only the stack has it in any namespace.
+    let is_here = || is_alone || !namespace::is_elsewhere();
+    if !is_internet || !is_here() || process::activate().is_none() {
         let fd = libc();
         created(fd);
-        if domain == libc::AF_NETLINK && protocol == libc::NETLINK_ROUTE && fd >= 0 {
+        let is_routes = domain == libc::AF_NETLINK && protocol == libc::NETLINK_ROUTE;
+        if is_routes && fd >= 0 && !namespace::is_elsewhere() {
             watch_routes(fd);
         }
         return fd;
     }
     answer_uncancelled(
         Restart::Never,
-        |process| process.socket(domain, kind, protocol).map(|fd| fd as isize),
+        |process| {
+            let fd = process.socket(domain, kind, protocol)?;
+            if namespace::are_apart() && !is_alone {
+                process.settle_kernel_part(fd);
+            }
+            Ok(fd as isize)
+        },
         || {
             let fd = libc();
             created(fd);

@@ -7,6 +7,7 @@ use std::ffi::CString;
 use crate::cancel;
 use crate::cores;
 use crate::exec::rights;
+use crate::namespace;
 use crate::process::{self, INHERIT};
 use crate::signals;
 use crate::stdio::standard::abi::on_placed;
@@ -31,6 +32,7 @@ fn start(mut variables: Vec<CString>) {
         return;
     }
     let inherits = has_inherited(&variables);
+    namespace::begin(&mut variables);
     if process::keep(variables) {
         signals::at_end(process::end_by_signal);
         cancel::at_first(process::wake_sleepers);

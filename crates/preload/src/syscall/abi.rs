@@ -61,6 +61,10 @@ unsafe fn route(number: c_long, args: [usize; 6]) -> Option<c_long> {
 /// Calls that concern us also before the process has sockets.
 unsafe fn beginning(number: c_long, args: [usize; 6]) -> Option<c_long> {
     let [a, b, c, d, e, _] = args;
+    // SAFETY: the program's own call.
+    if unsafe { clone_flags(number, args) } & libc::CLONE_NEWNET as usize != 0 {
+        life::abi::before_namespace();
+    }
     let result = match number {
         // SAFETY: the program's own call.
         libc::SYS_socket => unsafe { sockets::abi::socket(a as c_int, b as c_int, c as c_int) },
@@ -91,10 +95,28 @@ unsafe fn beginning(number: c_long, args: [usize; 6]) -> Option<c_long> {
         // SAFETY: the program's own call.
         libc::SYS_bpf => unsafe { programs::abi::bpf(a, b, c)? },
         // SAFETY: the program's own call.
+        libc::SYS_setns => unsafe { life::abi::setns(a as c_int, b as c_int) },
+        // SAFETY: the program's own call.
+        libc::SYS_unshare => unsafe { life::abi::unshare(a as c_int) },
+        // SAFETY: the program's own call.
         _ if is_fork(number, args) => unsafe { fork(number, args) },
         _ => return None,
     };
     Some(result.into())
+}
+
+/// The flags of a `clone`; 0 of any other call.
+unsafe fn clone_flags(number: c_long, args: [usize; 6]) -> usize {
+    match number {
+        libc::SYS_clone => args[0],
+        // They are the first word of its structure.
+        libc::SYS_clone3 => {
+            // SAFETY: the program's structure, or null.
+            let flags = unsafe { (args[0] as *const u64).as_ref() };
+            flags.map_or(0, |flags| *flags as usize)
+        }
+        _ => 0,
+    }
 }
 
 /// Whether the call makes a child with a memory of its own that goes on where its parent does.
