@@ -127,7 +127,8 @@ def a_child_in_a_namespace_starts_a_program_and_becomes_one(world):
     assert said["list new program"] == listed(OTHER, world.PEER), run.output()
     assert (said["call new program"], said["ask new program"]) == (" other", " other")
     home, away = ("home",), ("other",)
-    expect(other, run, {0: home, 1: away, 2: home, 3: away, 4: home, 5: (), 6: home})
+    where = {0: home, 1: away, 2: home, 3: away, 4: home, 5: (), 6: home, 7: home, 8: away}
+    expect(other, run, where)
 
 
 @test(modes=MODES)

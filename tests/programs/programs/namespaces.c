@@ -196,12 +196,14 @@ static void threads(int is_first) {
     listen_on(5, "home");
 }
 
-static void become(int with, char *number, int spawns) {
+static void become(char *number, int listener, int fresh, int spawns) {
     extern char **environ;
-    char listener[16], at_home[16];
-    sprintf(listener, "%d", with);
-    sprintf(at_home, "%d", home);
-    char *argv[] = {words[0], "program", words[2], words[3], number, at_home, listener, 0};
+    char numbers[3][16];
+    sprintf(numbers[0], "%d", home);
+    sprintf(numbers[1], "%d", listener);
+    sprintf(numbers[2], "%d", fresh);
+    char *argv[] = {words[0], "program", words[2], words[3], number,
+                    numbers[0], numbers[1], numbers[2], 0};
     pid_t pid;
     if (!spawns)
         execv(words[0], argv);
@@ -211,8 +213,8 @@ static void become(int with, char *number, int spawns) {
     exit(1);
 }
 
-/* A new program in the other namespace: WORDS are its first number, the number of the first
-   namespace's file and that of a listener. */
+/* A new program in the other namespace: WORDS are the number of its first port, and of the files of
+   the first namespace, of a listener and of an unused socket, both of there. */
 static void program(void) {
     int number = atoi(words[4]);
     static struct Served at_home;
@@ -228,21 +230,44 @@ static void program(void) {
     at_home = (struct Served){atoi(words[6]), "home"};
     if (at_home.sock >= 0)
         start(serve, &at_home);
+    if (atoi(words[7]) >= 0)
+        listen_with(atoi(words[7]), number + 4, "home");
+}
+
+/* Sends an unused socket of the other namespace, or receives it. */
+static int pass(int by, int sock) {
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } room = {.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+    char byte = 'x';
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &room, .msg_controllen = sizeof room};
+    memcpy(CMSG_DATA(&room.header), &sock, sizeof sock);
+    checked(sock >= 0 ? sendmsg(by, &message, 0) : recvmsg(by, &message, 0), "pass");
+    memcpy(&sock, CMSG_DATA(&room.header), sizeof sock);
+    return sock;
 }
 
 static void family(void) {
-    int kept = checked(socket(AF_INET, SOCK_STREAM, 0), "socket");
+    int kept = checked(socket(AF_INET, SOCK_STREAM, 0), "socket"), ways[2];
+    int fresh = checked(socket(AF_INET, SOCK_STREAM, 0), "socket");
+    checked(socketpair(AF_UNIX, SOCK_STREAM, 0, ways), "socketpair");
     checked(bound(kept, "0.0.0.0", first_port + 6), "bind");
     checked(listen(kept, 8), "listen");
     listen_on(0, "home");
     fflush(stdout);
-    if (checked(fork(), "fork") != 0)
+    if (checked(fork(), "fork") != 0) {
+        listen_with(pass(ways[0], -1), 8, "other");
         return;
+    }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     enter_other();
     listen_on(5, "other");
-    become(-1, "1", 1);
-    become(kept, "3", 0);
+    pass(ways[1], stream());
+    become("1", -1, -1, 1);
+    become("3", kept, fresh, 0);
 }
 
 /* In a namespace of its own there is not even the loopback's address. */
