@@ -142,7 +142,7 @@ int main(int argc, char **argv) {
 # Starts a command on the other host, in the place of ssh.
 AGENT = """#!/bin/sh
 shift
-echo "TMPDIR={there} exec $*" | socat -t 60 - UNIX-CONNECT:{socket}
+TMPDIR={there} exec nsenter --net={namespace} sh -c "$*"
 """
 
 
@@ -154,9 +154,8 @@ def mpi(world, *hosts):
     agent = world.folder / "agent"
     for name in ("here", "there"):
         (world.folder / name).mkdir()
-    there, socket = world.folder / "there", world.folder / "agent.sock"
-    agent.write_text(AGENT.format(there=there, socket=socket))
-    world.peer("socat", "-t", 60, f"UNIX-LISTEN:{socket},fork", "EXEC:sh")
+    there, namespace = world.folder / "there", world.peer_ns.path
+    agent.write_text(AGENT.format(there=there, namespace=namespace))
     agent.chmod(0o755)
     words = ["--allow-run-as-root", "--mca", "btl", "tcp,self", "--mca", "pml", "ob1"]
     words += ["--mca", "plm_rsh_agent", agent, "--mca", "btl_tcp_if_include", "10.77.0.0/24"]
@@ -178,6 +177,6 @@ def mpi_both(world):
     return ringed(world, f"{world.address}:2")
 
 
-@entry("Open MPI, the other rank on the kernel", packages="openmpi-bin libopenmpi-dev socat")
+@entry("Open MPI, the other rank on the kernel", packages="openmpi-bin libopenmpi-dev")
 def mpi_one(world):
     return ringed(world, f"{world.address}:1", f"{world.peer_address}:1")
