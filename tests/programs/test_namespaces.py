@@ -152,7 +152,9 @@ def ip_netns_exec_starts_a_server_and_a_client_in_the_namespace(world):
         ip netns exec {name} nc {world.PEER} 9000 </dev/null
         nc {world.PEER} 9000 </dev/null
         ip netns exec {name} nsenter -t $$ -n nc {world.PEER} 9000 </dev/null
+        ip -4 -o addr show | grep -c {world.address}
+        ip netns exec {name} ip -4 -o addr show | grep -c {world.address}
         echo from other | exec ip netns exec {name} nc -l -p {PORT}"""
     run = world.stack("/bin/sh", "-c", script)
-    until(lambda: run.output() == "otherpeerpeer", 10, f"all have answered\n{run.tail()}")
+    until(lambda: run.output() == "otherpeerpeer1\n0\n", 10, f"all have answered\n{run.tail()}")
     until(lambda: other.heard(PORT) == ["", "from other\n"], 10, f"nc answers\n{run.tail()}")
