@@ -17,7 +17,7 @@ use slipstack_engine::{
 };
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::thread::thread_id;
-use slipstack_mem::{Doorbell, Lock, Region, now_ns, raised};
+use slipstack_mem::{Doorbell, Lock, PrivateFd, Region, now_ns, raised};
 use tracing::info;
 
 use crate::door::random_u64;
@@ -39,7 +39,7 @@ struct Parts {
     words: SlotWords,
     inboxes: Inboxes,
     neighbours: Neighbours,
-    claim: Option<OwnedFd>,
+    claim: Option<PrivateFd>,
 }
 
 /// An engine on a slot of its own, with its doorbell.
@@ -317,7 +317,6 @@ fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {
     let (mut words, mut inbox, mut neighbours, mut claim) = (None, None, None, None);
     let (mut device, mut maps, mut bells) = (Vec::new(), Vec::new(), Vec::new());
     for (role, fd) in lease.descriptors.iter().zip(fds) {
-        let fd = raised(fd);
         match role {
             Descriptor::Device => device.push(fd),
             Descriptor::SteeringMap => maps.push(fd),
@@ -325,7 +324,7 @@ fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {
             Descriptor::Inbox => inbox = Some(fd),
             Descriptor::InboxDoorbell => bells.push(fd),
             Descriptor::Neighbours => neighbours = Some(fd),
-            Descriptor::Claim => claim = Some(fd),
+            Descriptor::Claim => claim = Some(raised(fd)),
             _ => return Err(Error::Confused),
         }
     }

@@ -6,7 +6,7 @@ mod ports;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -20,7 +20,7 @@ use slipstack_channel::{
 };
 use slipstack_config::{SLOTS_DEFAULT, Settings};
 use slipstack_engine::Remote;
-use slipstack_mem::{Doorbell, Lock, Region, raised};
+use slipstack_mem::{Doorbell, Lock, PrivateFd, Region, raised};
 
 use crate::assembly::{self, OwnEngine};
 use crate::door::{ANSWER_MS, Identity, by_path, introduce_with, random_u64, through_inherited};
@@ -45,24 +45,14 @@ pub fn client(settings: &Settings) -> Arc<dyn Attach> {
 
 /// As [`client`], with a program that sees the frames of in-process engines before they do.
 pub fn client_with(settings: &Settings, hook: Option<Arc<HookMaker>>) -> Arc<dyn Attach> {
-    Arc::new(Client {
-        spread: Spread::new(settings.instances.len()),
-        places: places(settings),
-        hook,
-        settings: settings.clone(),
-        program: Identity::of_this_process().program,
-        family: AtomicU64::new(random_u64()),
-        heirs: random_u64(),
-        generation: AtomicUsize::new(0),
-        states: std::array::from_fn(|_| Lock::new(State::default())),
-    })
+    Arc::new(Client::new(settings, hook))
 }
 
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-struct Client {
+pub(crate) struct Client {
     hook: Option<Arc<HookMaker>>,
     settings: Settings,
     /// The settings for each instance that may be used; without instances there are none.
@@ -94,7 +84,7 @@ struct State {
     /// Number of further channels that threads have requested.
     further: usize,
     /// For the next instance of each name, by its number.
-    tickets: HashMap<usize, OwnedFd>,
+    tickets: HashMap<usize, PrivateFd>,
     /// Descriptors of the first engine's slot: its queue, and the claim that it is in use.
     held: Vec<RawFd>,
 }
@@ -102,17 +92,11 @@ struct State {
 /// An engine beside the first.
 struct FurtherEngine {
     slot: Option<u16>,
-    link: Arc<KeeperClient>,
     /// As [`State::held`].
     held: Vec<RawFd>,
 }
 
 impl State {
-    fn links(&self) -> impl Iterator<Item = &Arc<KeeperClient>> {
-        let further = self.further_engines.iter().map(|it| &it.link);
-        self.link.iter().chain(further)
-    }
-
     fn held(&self) -> impl Iterator<Item = RawFd> {
         let further = self.further_engines.iter().flat_map(|it| &it.held);
         self.held.iter().chain(further).copied()
@@ -125,6 +109,39 @@ enum FirstPeer {
 }
 
 impl Client {
+    pub(crate) fn new(settings: &Settings, hook: Option<Arc<HookMaker>>) -> Client {
+        Client {
+            spread: Spread::new(settings.instances.len()),
+            places: places(settings),
+            hook,
+            settings: settings.clone(),
+            program: Identity::of_this_process().program,
+            family: AtomicU64::new(random_u64()),
+            heirs: random_u64(),
+            generation: AtomicUsize::new(0),
+            states: std::array::from_fn(|_| Lock::new(State::default())),
+        }
+    }
+
+    /// The descriptors of its connections.
+    #[cfg(test)]
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        let raw = |fd: BorrowedFd<'_>| std::os::fd::AsRawFd::as_raw_fd(&fd);
+        let mut fds = Vec::new();
+        if let Some(state) = self.state().try_lock() {
+            fds.extend(state.link.iter().flat_map(|link| link.descriptors()));
+            fds.extend(state.held());
+            let instance = state.instance.iter();
+            fds.extend(instance.map(|socket| raw(socket.as_fd())));
+            match &state.first_peer {
+                Some(FirstPeer::Keeper(link)) => fds.extend(link.descriptors()),
+                Some(FirstPeer::Instance(socket)) => fds.push(raw(socket.as_fd())),
+                None => {}
+            }
+        }
+        fds
+    }
+
     fn identity(&self) -> Identity {
         Identity {
             program: self.program.clone(),
@@ -206,7 +223,7 @@ impl Client {
     ) -> Result<(ControlSocket, Welcome), Error> {
         let introduce = |socket: &ControlSocket| {
             let hello = identity.hello(None, None);
-            introduce_with(socket, hello, state.tickets.get(&number))
+            introduce_with(socket, hello, state.tickets.get(&number).map(|it| &**it))
         };
         let place = &self.places[number];
         let inherited = place.control_fds.first().copied();
@@ -280,9 +297,7 @@ impl Client {
         let link = Arc::new(self.open_link(state, &self.identity_of_thread(thread))?);
         let (attachment, held) = self.assemble(&link, thread)?;
         let slot = attachment.driver.slot();
-        state
-            .further_engines
-            .push(FurtherEngine { slot, link, held });
+        state.further_engines.push(FurtherEngine { slot, held });
         Ok(attachment)
     }
 
@@ -308,7 +323,7 @@ impl Client {
         };
         state.welcome = Some(welcome);
         // The connection to a former instance, if there was one, has been given up.
-        let copy = socket.as_fd().try_clone_to_owned().map(raised);
+        let copy = socket.as_fd().try_clone_to_owned();
         state.instance = copy.ok().and_then(|fd| ControlSocket::from_fd(fd).ok());
         self.open_channel(socket)
     }
@@ -535,7 +550,6 @@ impl Attach for Client {
             Some(mut state) => {
                 let held = state.held().collect();
                 std::mem::forget(state.link.take());
-                std::mem::forget(std::mem::take(&mut state.further_engines));
                 state.first_peer = None;
                 state.instance = None;
                 let tickets = (state.place, std::mem::take(&mut state.tickets));
@@ -555,23 +569,6 @@ impl Attach for Client {
                 ..State::default()
             };
         }
-    }
-
-    fn descriptors(&self) -> Vec<RawFd> {
-        let mut fds: Vec<RawFd> = self.settings.control_fds.clone();
-        if let Some(state) = self.state().try_lock() {
-            fds.extend(state.links().flat_map(|link| link.descriptors()));
-            fds.extend(state.held());
-            fds.extend(state.tickets.values().map(AsRawFd::as_raw_fd));
-            let instance = state.instance.iter();
-            fds.extend(instance.map(|socket| socket.as_fd().as_raw_fd()));
-            match &state.first_peer {
-                Some(FirstPeer::Keeper(link)) => fds.extend(link.descriptors()),
-                Some(FirstPeer::Instance(socket)) => fds.push(socket.as_fd().as_raw_fd()),
-                None => {}
-            }
-        }
-        fds
     }
 
     fn report(&self, region: BorrowedFd<'_>) {

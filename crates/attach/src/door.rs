@@ -11,7 +11,7 @@ use slipstack_config::{SLOTS_DEFAULT, Settings, SpreadRow, SpreadRule};
 use slipstack_device::{PortSettings, Row};
 use slipstack_keeper::runtime::{ROOT_BASE, RuntimeDir, base_directory, network_namespace};
 use slipstack_keeper::{DeviceChoice, Options, Spread};
-use slipstack_mem::{Descriptor, raised};
+use slipstack_mem::Descriptor;
 
 use crate::error::Error;
 use crate::network;
@@ -189,7 +189,7 @@ pub fn through_inherited(number: RawFd) -> Option<ControlSocket> {
     let shared = ControlSocket::from_fd(copy).ok()?;
     let (ours, theirs) = pair().ok()?;
     shared.send(&Request::NewClient, &[theirs.as_fd()]).ok()?;
-    ControlSocket::from_fd(raised(ours.into_fd())).ok()
+    Some(ours)
 }
 
 /// A new connection by path, to the first instance if there are any.
@@ -206,8 +206,7 @@ pub fn by_path(settings: &Settings) -> Result<ControlSocket, Error> {
     {
         return Err(no_instance(settings, name));
     }
-    // Out of the way of programs, which take the lowest free numbers for granted.
-    Ok(ControlSocket::from_fd(raised(connected?.into_fd()))?)
+    Ok(connected?)
 }
 
 /// Introduces this process on a connection.

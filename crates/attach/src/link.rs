@@ -1,14 +1,14 @@
 //! The control connection of one engine: requests and replies, and reconnecting after the keeper
 //! was replaced.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use slipstack_channel::control::{
     ControlError, ControlSocket, Reply, Request, TIME_WAITS_PER_MESSAGE, TimeWaitEntry, Welcome,
 };
 use slipstack_config::Settings;
-use slipstack_mem::{Lock, now_ns, raised};
+use slipstack_mem::{Lock, PrivateFd, now_ns, raised};
 use tracing::{debug, warn};
 
 use crate::door::{ANSWER_MS, Identity, by_path, introduce, through_inherited};
@@ -33,11 +33,11 @@ pub struct KeeperClient {
 struct State {
     socket: ControlSocket,
     /// A copy of the socket's descriptor, for waiting.
-    watched: Option<Arc<OwnedFd>>,
+    watched: Option<Arc<PrivateFd>>,
     welcome: Welcome,
     /// The region that the keeper holds for this client, for a successor that needs it again.
-    region: Option<OwnedFd>,
-    report: Option<OwnedFd>,
+    region: Option<PrivateFd>,
+    report: Option<PrivateFd>,
     retry_at: u64,
     /// Requests whose answers did not come in time: these precede the answer to the next request.
     unanswered: u32,
@@ -153,7 +153,7 @@ impl KeeperClient {
     }
 
     /// Gives the keeper the channel region of this engine.
-    pub fn register_region(&self, region: OwnedFd) -> Result<(), Error> {
+    pub fn register_region(&self, region: PrivateFd) -> Result<(), Error> {
         self.ask(&Request::RegisterRegion { id: REGION }, &[region.as_fd()])?;
         self.state.lock().region = Some(region);
         Ok(())
@@ -177,14 +177,14 @@ impl KeeperClient {
         }
     }
 
-    pub fn register_report(&self, report: OwnedFd) -> Result<(), Error> {
+    pub fn register_report(&self, report: PrivateFd) -> Result<(), Error> {
         self.ask(&Request::RegisterReport, &[report.as_fd()])?;
         self.state.lock().report = Some(report);
         Ok(())
     }
 
     /// The descriptor to wait on; `None` while no keeper can be reached.
-    pub fn watched(&self) -> Option<Arc<OwnedFd>> {
+    pub fn watched(&self) -> Option<Arc<PrivateFd>> {
         self.state.lock().watched.clone()
     }
 
@@ -255,7 +255,8 @@ impl KeeperClient {
         Ok(())
     }
 
-    pub fn descriptors(&self) -> Vec<RawFd> {
+    #[cfg(test)]
+    pub fn descriptors(&self) -> Vec<std::os::fd::RawFd> {
         use std::os::fd::AsRawFd;
         let Some(state) = self.state.try_lock() else {
             return Vec::new();
@@ -272,7 +273,7 @@ impl KeeperClient {
     }
 }
 
-fn copy(socket: &ControlSocket) -> Option<Arc<OwnedFd>> {
+fn copy(socket: &ControlSocket) -> Option<Arc<PrivateFd>> {
     socket
         .as_fd()
         .try_clone_to_owned()

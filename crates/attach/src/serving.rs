@@ -14,7 +14,7 @@ use slipstack_config::Settings;
 use slipstack_engine::instance::{Reception, run};
 use slipstack_engine::{Engine, Instant};
 use slipstack_keeper::process::raise_descriptor_limit;
-use slipstack_mem::{Doorbell, Region, now_ns, process};
+use slipstack_mem::{Doorbell, PrivateFd, Region, now_ns, process};
 use tracing::error;
 
 use crate::assembly::{Assembled, assemble};
@@ -354,7 +354,7 @@ struct InstanceService {
     watch: Box<dyn Watch>,
     ends_itself: bool,
     link: Arc<KeeperClient>,
-    watched: Option<Arc<OwnedFd>>,
+    watched: Option<Arc<PrivateFd>>,
     tell: Sender<EngineNotice>,
     is_ready: bool,
     is_refused: bool,

@@ -12,6 +12,7 @@ use slipstack_channel::{PortRange, SocketError, Transport};
 use slipstack_engine::supervisor::Supervisor;
 use slipstack_engine::{Asked, NeighbourTable, PortAuthority, PortClaim, Renewed};
 use slipstack_keeper::Neighbours;
+use slipstack_mem::PrivateFd;
 
 use crate::assembly::reopened;
 use crate::error::Error;
@@ -22,7 +23,7 @@ use crate::link::{KeeperClient, REGION};
 pub struct Keeper {
     pub link: Arc<KeeperClient>,
     /// The claim of the engine's lease, which goes when the engine does.
-    pub _claim: Option<OwnedFd>,
+    pub _claim: Option<PrivateFd>,
 }
 
 impl Keeper {
@@ -36,7 +37,7 @@ impl Keeper {
 }
 
 impl Supervisor for Keeper {
-    fn control(&self) -> Option<Arc<OwnedFd>> {
+    fn control(&self) -> Option<Arc<PrivateFd>> {
         self.link.on_time();
         self.link.watched()
     }

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
 use slipstack_keeper::runtime::network_namespace;
-use slipstack_mem::raised;
+use slipstack_mem::{PrivateFd, raised};
 
 const SEALS: SealFlags = SealFlags::SEAL
     .union(SealFlags::SHRINK)
@@ -22,7 +22,7 @@ const SEALS: SealFlags = SealFlags::SEAL
 #[derive(Debug)]
 pub(crate) struct Tickets {
     text: String,
-    one: OwnedFd,
+    one: PrivateFd,
 }
 
 impl Tickets {

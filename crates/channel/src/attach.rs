@@ -2,7 +2,7 @@
 
 use core::fmt;
 use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::control::{LeftFile, PassedOn};
@@ -162,11 +162,6 @@ pub trait Attach: Send + Sync {
     /// Notes that the calling process has inherited listeners of that family.
     fn join(&self, family: u64) {
         let _ = family;
-    }
-
-    /// Descriptors that attachments hold and that the program must not close.
-    fn descriptors(&self) -> Vec<RawFd> {
-        Vec::new()
     }
 
     /// Passes on the region in which this process describes its sockets, for `slipstack why`.

@@ -150,9 +150,4 @@ pub trait Driver: Send + Sync {
     /// connections to the keeper, after frames that wait for a neighbour have left, or it is
     /// `until_ns`; remote informs the instance. No other method may be called afterwards.
     fn end_session(&self, until_ns: u64);
-
-    /// Descriptors that the program must not close.
-    fn descriptors(&self) -> Vec<RawFd> {
-        Vec::new()
-    }
 }

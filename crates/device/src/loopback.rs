@@ -4,11 +4,11 @@
 //! one machine.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
-use slipstack_mem::{RawSlice, RawSpace};
+use slipstack_mem::{PrivateFd, RawSlice, RawSpace};
 use slipstack_wire::{RxChecksum, RxMeta, TxOffload};
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
@@ -68,7 +68,7 @@ impl Rest for Waiting<'_> {
 #[derive(Debug)]
 struct Lane {
     frames: Mutex<VecDeque<Frame>>,
-    bell: OwnedFd,
+    bell: PrivateFd,
 }
 
 impl Lane {
@@ -80,7 +80,7 @@ impl Lane {
         })?;
         Ok(Arc::new(Lane {
             frames: Mutex::new(VecDeque::new()),
-            bell,
+            bell: bell.into(),
         }))
     }
 

@@ -39,7 +39,7 @@ pub fn receive(from: impl AsFd, into: &mut [u8]) -> io::Result<(usize, Vec<Owned
     let mut fds = Vec::new();
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {
-            fds.extend(rights.map(slipstack_mem::raised));
+            fds.extend(rights.map(|fd| slipstack_mem::raised(fd).unlisted()));
         }
     }
     Ok((received.bytes, fds))

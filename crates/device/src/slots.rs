@@ -307,13 +307,9 @@ impl Drop for Slots {
 
 /// Adopts a slot, where its last holder stopped. Needs no privilege. A slot has one receiving
 /// holder at a time; `position` is the word that belongs to the slot (a TAP has none to keep). The
-/// descriptors are moved to numbers that do not disturb the program.
-pub fn open_slot(
-    mut parts: SlotParts,
-    position: RingPosition,
-) -> Result<Box<dyn Device>, DeviceError> {
+/// descriptors move to numbers that do not disturb the program.
+pub fn open_slot(parts: SlotParts, position: RingPosition) -> Result<Box<dyn Device>, DeviceError> {
     let backend = find_any(&parts.params.backend)?;
-    parts.fds = parts.fds.into_iter().map(slipstack_mem::raised).collect();
     backend.adopt(parts, position)
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use slipstack_mem::RawSlice;
+use slipstack_mem::{PrivateFd, RawSlice, raised};
 use slipstack_terms::LinkTags;
 use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
@@ -29,7 +29,7 @@ pub struct Plan {
 struct Recorder {
     plan: Plan,
     /// Gone after the first write that fails: a full disk must not stop the network.
-    capture: Option<Capture<BufWriter<File>>>,
+    capture: Option<Capture<BufWriter<PrivateFd>>>,
     written: u64,
     /// Number of files before this one.
     number: u32,
@@ -88,8 +88,8 @@ impl Recorder {
     }
 }
 
-fn open(plan: &Plan, path: &Path) -> io::Result<Capture<BufWriter<File>>> {
-    let file = File::from(slipstack_mem::raised(File::create(path)?.into()));
+fn open(plan: &Plan, path: &Path) -> io::Result<Capture<BufWriter<PrivateFd>>> {
+    let file = raised(File::create(path)?.into());
     Capture::new(BufWriter::new(file), &plan.interface, plan.snaplen)
 }
 

@@ -1,7 +1,6 @@
 //! A process on an engine, on a wire, in virtual time.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -342,10 +341,6 @@ impl Driver for VirtualDriver {
     }
 
     fn end_session(&self, _until_ns: u64) {}
-
-    fn descriptors(&self) -> Vec<RawFd> {
-        Vec::new()
-    }
 }
 
 /// No kernel socket of a script is ever used.

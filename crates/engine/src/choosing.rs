@@ -3,7 +3,6 @@
 //! stack.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use slipstack_channel::control::{ChooserMember, ChooserState, GroupSocket};
 use slipstack_channel::{ChooserPart, Reply, SocketError};
@@ -75,12 +74,6 @@ impl Engine {
             let choosers = states.into_iter().filter_map(chooser_of).collect();
             self.stack.udp_set_choosers(port, choosers);
         }
-    }
-
-    /// Descriptors of the maps of programs.
-    pub(crate) fn map_fds(&self) -> Vec<RawFd> {
-        let maps = self.env.maps.iter();
-        maps.map(|(_, map)| map.as_fd().as_raw_fd()).collect()
     }
 
     /// A datagram that another engine has received and a program has chosen a socket for.

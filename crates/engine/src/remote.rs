@@ -1,7 +1,7 @@
 //! The program's driver when the engine is in an instance: it polls the rings and rings the
 //! doorbell.
 
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use slipstack_channel::control::ControlSocket;
@@ -126,13 +126,5 @@ impl Driver for Remote {
         }
         self.end.push(Command::EndSession);
         self.commands();
-    }
-
-    fn descriptors(&self) -> Vec<RawFd> {
-        vec![
-            self.engine_bell.raw_fd(),
-            self.own_bell.raw_fd(),
-            self.control.as_fd().as_raw_fd(),
-        ]
     }
 }

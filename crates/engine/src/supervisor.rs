@@ -1,14 +1,14 @@
 //! The keeper as seen by an engine inside a program.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use slipstack_channel::control::TimeWaitEntry;
+use slipstack_mem::PrivateFd;
 
 /// The keeper's side that watches over this process's engine and inherits its connections.
 pub trait Supervisor: Send + Sync {
     /// The control connection: it becomes readable (or hangs up) when something has to be done.
-    fn control(&self) -> Option<Arc<OwnedFd>>;
+    fn control(&self) -> Option<Arc<PrivateFd>>;
 
     /// Something has happened on the control connection: read it, or connect again if the keeper
     /// has been replaced. Called from the ticker thread.

@@ -2,7 +2,6 @@
 
 mod pair;
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,13 +11,13 @@ use slipstack_channel::{CloseMode, Command, Driver, Transport};
 use slipstack_device::{Device, RxMeta, loopback};
 use slipstack_engine::InProcess;
 use slipstack_engine::supervisor::Supervisor;
-use slipstack_mem::{Doorbell, Lock, now_ns};
+use slipstack_mem::{Doorbell, Lock, PrivateFd, now_ns};
 
 /// A keeper that never has anything to say.
 struct Silent;
 
 impl Supervisor for Silent {
-    fn control(&self) -> Option<Arc<OwnedFd>> {
+    fn control(&self) -> Option<Arc<PrivateFd>> {
         None
     }
     fn on_control(&self) {}
@@ -100,7 +99,7 @@ impl Listening {
 }
 
 impl Supervisor for Listening {
-    fn control(&self) -> Option<Arc<OwnedFd>> {
+    fn control(&self) -> Option<Arc<PrivateFd>> {
         None
     }
     fn on_control(&self) {}

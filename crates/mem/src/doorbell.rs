@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use rustix::event::EventfdFlags;
 
+use crate::descriptor::PrivateFd;
+
 /// An eventfd; clones ring the same bell.
 #[derive(Clone, Debug)]
 pub struct Doorbell {
-    fd: Arc<OwnedFd>,
+    fd: Arc<PrivateFd>,
 }
 
 impl Doorbell {
@@ -35,13 +37,13 @@ impl Doorbell {
     }
 
     fn add(&self, count: u64) -> rustix::io::Result<usize> {
-        rustix::io::write(&*self.fd, &count.to_ne_bytes())
+        rustix::io::write(&**self.fd, &count.to_ne_bytes())
     }
 
     /// Makes it unreadable again.
     pub fn clear(&self) {
         let mut count = [0u8; 8];
-        let _ = rustix::io::read(&*self.fd, &mut count);
+        let _ = rustix::io::read(&**self.fd, &mut count);
     }
 
     pub fn raw_fd(&self) -> RawFd {

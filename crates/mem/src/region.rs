@@ -9,6 +9,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MprotectFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::descriptor::PrivateFd;
 use crate::raw::{Line, Mapping, RawLines, RawSlice, RawSpace, View};
 
 /// The page size this code is laid out for.
@@ -23,7 +24,7 @@ const SEALS: SealFlags = SealFlags::SHRINK
 pub struct Region {
     view: View,
     mapping: Arc<Mapping>,
-    file: Arc<OwnedFd>,
+    file: Arc<PrivateFd>,
 }
 
 impl Region {

@@ -12,7 +12,7 @@ use rustix::net::{SocketFlags, accept_with};
 use slipstack_channel::control::{ControlError, ControlSocket, Request, Viewer, Welcome};
 use slipstack_engine::instance::Reception;
 use slipstack_engine::{Engine, Instant, UserState};
-use slipstack_mem::Doorbell;
+use slipstack_mem::{Doorbell, PrivateFd};
 use tracing::{error, info};
 
 use super::clients::Session;
@@ -54,7 +54,7 @@ pub(super) struct ControlServer {
     _signals: OwnedFd,
     link: Arc<KeeperClient>,
     /// The keeper's connection as it is registered.
-    watched: Option<Arc<OwnedFd>>,
+    watched: Option<Arc<PrivateFd>>,
     next: u64,
     pub(super) left: AllLeft,
 }

@@ -30,7 +30,7 @@ fn a_reconnecting_program_names_itself_and_passes_its_region_again() {
     let settings = with_connection(on_eth1(&folder), &control);
     let link = KeeperClient::open(&settings, &Identity::of_this_process(), None).unwrap();
     let region = Region::create("test", 4096).unwrap();
-    link.register_region(region.try_clone_fd().unwrap())
+    link.register_region(region.try_clone_fd().unwrap().into())
         .unwrap();
     second.listen(&control_socket(&folder));
     // The first keeper dies of it; the second answers.
@@ -72,7 +72,7 @@ fn a_program_with_an_engine_ends_if_the_new_keeper_does_not_know_the_client() {
     let settings = with_connection(on_eth1(&folder), &control);
     let link = KeeperClient::open(&settings, &Identity::of_this_process(), None).unwrap();
     let region = Region::create("test", 4096).unwrap();
-    link.register_region(region.try_clone_fd().unwrap())
+    link.register_region(region.try_clone_fd().unwrap().into())
         .unwrap();
     forgetful.listen(&control_socket(&folder));
     let error = link.ask(&Request::Status, &[]).unwrap_err();

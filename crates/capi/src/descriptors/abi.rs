@@ -12,9 +12,7 @@ use crate::{interfaces, life};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ff_close(fd: c_int) -> c_int {
-    // The list of private descriptors is long to make: those of the program are known first.
-    let is_private = |process: &Process| !process.is_ours(fd) && process.is_private(fd);
-    if life::process().is_some_and(is_private) {
+    if life::process().is_some_and(|process| process.is_private(fd)) {
         return fail(Errno::EBADF) as c_int;
     }
     control::forget(fd);

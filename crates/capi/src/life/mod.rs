@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 use slipstack_abi::raw;
 use slipstack_attach::FrameHook;
 use slipstack_config as config;
+use slipstack_mem::Descriptor;
 use slipstack_posix::{Errno, Process, Settings};
 
 use crate::arguments::Arguments;
@@ -93,6 +94,9 @@ fn begin(words: Vec<String>) -> Result<(), Failure> {
     found.control_fds = controls.map(IntoRawFd::into_raw_fd).collect();
     for control in &found.control_fds {
         sys::set_cloexec(*control);
+        if let Some(control) = Descriptor::new(*control) {
+            control.list();
+        }
     }
     let family = family_of(conf_file(&arguments));
     let place = ProcessSlot {

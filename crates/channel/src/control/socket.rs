@@ -16,6 +16,7 @@ use rustix::net::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use slipstack_mem::PrivateFd;
 use slipstack_mem::process::{explained, open_file_limit};
 use slipstack_netctl::large;
 
@@ -85,7 +86,7 @@ pub struct Peer {
 /// One end of a control connection. All descriptors are close-on-exec.
 #[derive(Debug)]
 pub struct ControlSocket {
-    fd: OwnedFd,
+    fd: PrivateFd,
 }
 
 /// Connects to a listening control socket. If it does not accept, the error is
@@ -100,7 +101,7 @@ pub fn connect(path: &Path) -> Result<ControlSocket, ControlError> {
     // Limits connect() alone: messages are sent without waiting.
     sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(CONNECT_MAX))?;
     rustix::net::connect(&fd, &SocketAddrUnix::new(path)?)?;
-    Ok(ControlSocket { fd })
+    Ok(ControlSocket { fd: fd.into() })
 }
 
 /// Makes a listening control socket. A file of that name is replaced: the caller holds the lock
@@ -125,7 +126,10 @@ pub fn pair() -> Result<(ControlSocket, ControlSocket), ControlError> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    Ok((ControlSocket { fd: a }, ControlSocket { fd: b }))
+    Ok((
+        ControlSocket { fd: a.into() },
+        ControlSocket { fd: b.into() },
+    ))
 }
 
 impl ControlSocket {
@@ -136,11 +140,11 @@ impl ControlSocket {
         {
             return Err(ControlError::Malformed);
         }
-        Ok(ControlSocket { fd })
+        Ok(ControlSocket { fd: fd.into() })
     }
 
     pub fn into_fd(self) -> OwnedFd {
-        self.fd
+        self.fd.unlisted()
     }
 
     /// Returns the process that made the other end.

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use slipstack_mem::raised;
+use slipstack_mem::{PrivateFd, raised};
 use slipstack_terms::is_supported_map;
 
 use super::sys::{self, MapInfo};
@@ -11,7 +11,7 @@ use super::sys::{self, MapInfo};
 /// A map that can only be read.
 #[derive(Debug)]
 pub struct ProgramMap {
-    fd: OwnedFd,
+    fd: PrivateFd,
     info: MapInfo,
 }
 

@@ -123,7 +123,7 @@ impl Backend for Dpdk {
         let rings = Rings::open(next()?).map_err(system)?;
         let bell = Doorbell::from_fd(next()?);
         let port_bell = Doorbell::from_fd(next()?);
-        let life = next()?;
+        let life = next()?.into();
         let watch = match params.options {
             None => None,
             Some(options) => {

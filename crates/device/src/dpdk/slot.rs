@@ -3,9 +3,9 @@
 
 use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use slipstack_mem::{Doorbell, RawSlice};
+use slipstack_mem::{Doorbell, PrivateFd, RawSlice};
 use slipstack_terms::LinkTags;
 use slipstack_wire::TxOffload;
 use slipstack_wire::flow::is_syn_ack;
@@ -29,7 +29,7 @@ pub(super) struct SlotSetup {
     /// Wakes the thread of the port's queue by which this slot sends.
     pub port_bell: Doorbell,
     /// Keeps that process.
-    pub life: OwnedFd,
+    pub life: PrivateFd,
     /// Slot 0 alone has it.
     pub watch: Option<Watch>,
     /// Port's choice of the queue of a flow, if that is known.

@@ -8,6 +8,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
+use slipstack_mem::PrivateFd;
 
 use super::process::{Port, Starting};
 use super::setup::{Answer, Order};
@@ -30,8 +31,8 @@ pub(super) struct Watch {
     order: Order,
     state: State,
     /// Everything that slot 0 sleeps on.
-    epoll: OwnedFd,
-    timer: OwnedFd,
+    epoll: PrivateFd,
+    timer: PrivateFd,
     notice: Option<String>,
     /// The last failure was reported.
     has_told: bool,
@@ -50,8 +51,8 @@ impl Watch {
             port,
             order,
             state: State::Running,
-            epoll,
-            timer,
+            epoll: epoll.into(),
+            timer: timer.into(),
             notice: None,
             has_told: false,
         })

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use slipstack_mem::{Descriptor, RawSlice, raised};
+use slipstack_mem::{Descriptor, PrivateFd, RawSlice, raised};
 use slipstack_terms::LinkTags;
 use slipstack_wire::{LinkId, RxMeta, TxOffload};
 
@@ -28,7 +28,7 @@ pub(super) struct JoinedSlot {
     ports: Vec<Port>,
     info: DeviceInfo,
     /// Readable when one of the ports is, or may send again.
-    epoll: OwnedFd,
+    epoll: PrivateFd,
     /// The port that is polled first the next time, so that none starves another.
     first: usize,
     counters: DeviceCounters,

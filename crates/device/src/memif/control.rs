@@ -13,6 +13,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
+use slipstack_mem::PrivateFd;
 
 use super::board::Board;
 use super::message::{self, AddRing, Hello, Message, VERSION};
@@ -40,8 +41,8 @@ const FIRST_PAIR: u64 = 3;
 /// Another slot: the socket of its requests, and its doorbell.
 #[derive(Debug)]
 pub(super) struct Neighbour {
-    pub pair: OwnedFd,
-    pub bell: OwnedFd,
+    pub pair: PrivateFd,
+    pub bell: PrivateFd,
 }
 
 /// The results of a turn.
@@ -57,7 +58,7 @@ pub(super) struct TurnOutcome {
 /// A connection that has not become a link yet, or has.
 #[derive(Debug)]
 struct Peer {
-    socket: OwnedFd,
+    socket: PrivateFd,
     /// Messages that a client still has to send, each after the answer to the last.
     queue: VecDeque<(Message, Option<OwnedFd>)>,
     /// The link that a client has made, until the server agrees.
@@ -87,9 +88,9 @@ enum End {
 #[derive(Debug)]
 pub(super) struct Control {
     options: Options,
-    listener: Option<OwnedFd>,
-    epoll: OwnedFd,
-    timer: OwnedFd,
+    listener: Option<PrivateFd>,
+    epoll: PrivateFd,
+    timer: PrivateFd,
     neighbours: Vec<Neighbour>,
     peer: Option<Peer>,
     generation: u32,
@@ -108,7 +109,7 @@ impl Control {
             epoll: slipstack_mem::raised(epoll::create(epoll::CreateFlags::CLOEXEC)?),
             timer: slipstack_mem::raised(timerfd_create(TimerfdClockId::Monotonic, flags)?),
             options,
-            listener,
+            listener: listener.map(PrivateFd::from),
             neighbours,
             peer: None,
             // Another one than any predecessor had.

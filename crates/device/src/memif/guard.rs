@@ -18,6 +18,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
+use slipstack_mem::PrivateFd;
 
 use super::board::Board;
 use super::ring::Connection;
@@ -49,7 +50,7 @@ struct Seen {
 
 #[derive(Debug)]
 pub(super) struct Guard {
-    timer: OwnedFd,
+    timer: PrivateFd,
     /// The next look comes by the timer.
     is_running: bool,
     /// The timer has brought this look about.

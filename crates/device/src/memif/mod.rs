@@ -140,10 +140,10 @@ impl Backend for Memif {
         let steering = Steering::from_fds([next()?, next()?])?;
         let board = Region::open(next()?, usize::MAX).map_err(system)?;
         let board = Board::new(board, params.slot)?;
-        let (bell, keeper_bell) = (next()?, next()?);
+        let (bell, keeper_bell) = (next()?.into(), next()?.into());
         let source = match params.options {
             None => Source::Asked {
-                pair: next()?,
+                pair: next()?.into(),
                 asked_for: 0,
             },
             Some(options) => {
@@ -153,7 +153,7 @@ impl Backend for Memif {
                 };
                 let mut neighbours = Vec::new();
                 for _ in 1..params.slots {
-                    let (pair, bell) = (next()?, next()?);
+                    let (pair, bell) = (next()?.into(), next()?.into());
                     neighbours.push(Neighbour { pair, bell });
                 }
                 board.set_generation(0);

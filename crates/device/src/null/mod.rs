@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::{EventfdFlags, eventfd};
-use slipstack_mem::RawSlice;
+use slipstack_mem::{PrivateFd, RawSlice};
 use slipstack_wire::{RxMeta, TxOffload};
 
 use crate::backend::{Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened};
@@ -66,7 +66,7 @@ impl Backend for Null {
     ) -> Result<Box<dyn Device>, DeviceError> {
         let [bell] = SlotParts::descriptors(parts.fds)?;
         Ok(Box::new(NullSlot {
-            bell,
+            bell: bell.into(),
             info: parts.params.link.info(),
             answers: Answers::default(),
             counters: DeviceCounters::default(),
@@ -126,7 +126,7 @@ impl Answers {
 #[derive(Debug)]
 struct NullSlot {
     /// Readable while answers wait.
-    bell: OwnedFd,
+    bell: PrivateFd,
     info: DeviceInfo,
     answers: Answers,
     counters: DeviceCounters,

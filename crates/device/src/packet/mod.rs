@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use serde::{Deserialize, Serialize};
-use slipstack_mem::{RawSlice, monotonic_ns_at};
+use slipstack_mem::{PrivateFd, RawSlice, monotonic_ns_at};
 use slipstack_terms::LinkTags;
 use slipstack_wire::TxOffload;
 
@@ -43,7 +43,7 @@ pub struct RingParams {
 /// One member of the fan-out group, driven by one engine.
 #[derive(Debug)]
 pub(crate) struct PacketSlot {
-    fd: OwnedFd,
+    fd: PrivateFd,
     /// The interface's number.
     index: u32,
     info: DeviceInfo,
@@ -67,7 +67,7 @@ impl PacketSlot {
             DeviceError::system("mapping the receive ring of a slot", "CAP_NET_RAW", source)
         })?;
         Ok(PacketSlot {
-            fd,
+            fd: fd.into(),
             index: link.index,
             info: link.info(),
             receive,

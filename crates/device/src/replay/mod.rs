@@ -16,7 +16,7 @@ use rustix::time::{
     timerfd_settime,
 };
 use serde::{Deserialize, Serialize};
-use slipstack_mem::{RawSlice, now_ns};
+use slipstack_mem::{PrivateFd, RawSlice, now_ns};
 use slipstack_wire::{RxMeta, TxOffload};
 
 use crate::backend::{Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened};
@@ -116,7 +116,7 @@ impl Backend for Replay {
             .part
             .map(|part| Recording::open(&file.into(), part, position.load()));
         let mut slot = ReplaySlot {
-            timer,
+            timer: timer.into(),
             info: parts.params.link.info(),
             recording,
             is_fast: params.is_fast,
@@ -142,7 +142,7 @@ fn timer() -> Result<OwnedFd, DeviceError> {
 
 struct ReplaySlot {
     /// Readable when a frame or an answer is due.
-    timer: OwnedFd,
+    timer: PrivateFd,
     info: DeviceInfo,
     /// `None`: there is nothing (more) to receive.
     recording: Option<Recording>,

@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::os::unix::fs::FileExt;
 
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
@@ -13,6 +12,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::{Block, PcapNgReader};
 use pcap_file::{DataLink, PcapError, TsResolution};
 use serde::{Deserialize, Serialize};
+use slipstack_mem::{PrivateFd, raised};
 use slipstack_wire::flow::FrameFlow;
 use slipstack_wire::protocol;
 
@@ -47,13 +47,13 @@ impl Part {
 
 /// Reads a file that others read too, each at a place of its own.
 struct FileReader {
-    file: File,
+    file: PrivateFd,
     at: u64,
 }
 
 impl Read for FileReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let len = self.file.read_at(buffer, self.at)?;
+        let len = rustix::io::pread(&self.file, buffer, self.at)?;
         self.at += len as u64;
         Ok(len)
     }
@@ -85,6 +85,7 @@ impl Frames {
     fn open(file: &File) -> Result<Frames, String> {
         let source = || -> Result<Source, String> {
             let file = file.try_clone().map_err(|error| error.to_string())?;
+            let file = raised(file.into());
             Ok(BufReader::new(FileReader { file, at: 0 }))
         };
         if let Ok(blocks) = PcapNgReader::new(source()?) {

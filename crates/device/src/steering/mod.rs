@@ -43,6 +43,7 @@ use crate::bpf::sys;
 use crate::error::DeviceError;
 use rules::Chosen;
 use sharing::{chain, level, successor};
+use slipstack_mem::PrivateFd;
 use table::{Tables, Writer};
 
 pub(crate) use load::{load_steering, maps};
@@ -102,7 +103,7 @@ pub struct Move {
 pub struct Steering {
     tables: Tables,
     /// `None`: nothing is steered by the kernel, and there are no exceptions.
-    exceptions: Option<OwnedFd>,
+    exceptions: Option<PrivateFd>,
     /// `None`: new flows go by the hash.
     chosen: Option<Chosen>,
 }
@@ -127,7 +128,7 @@ impl Steering {
         getrandom(&mut key, GetRandomFlags::empty()).map_err(|errno| failed(errno.into()))?;
         let steering = Steering {
             tables,
-            exceptions: Some(exceptions),
+            exceptions: Some(exceptions.into()),
             chosen: rule.map(Chosen::create).transpose().map_err(failed)?,
         };
         steering.begin(u64::from_ne_bytes(key))?;
@@ -171,7 +172,7 @@ impl Steering {
 
     /// Opens an engine's view, from [`Steering::read_only_fds`].
     pub fn from_fds(fds: [OwnedFd; 2]) -> Result<Steering, DeviceError> {
-        let [mirror, exceptions] = fds.map(slipstack_mem::raised);
+        let [mirror, exceptions] = fds;
         let tables = Tables::open_read_only(mirror)
             .map_err(|_| DeviceError::BadParameters("this is not a steering table"))?;
         Steering::open(tables, exceptions)
@@ -189,7 +190,7 @@ impl Steering {
         }
         Ok(Steering {
             tables,
-            exceptions: Some(exceptions),
+            exceptions: Some(exceptions.into()),
             chosen: None,
         })
     }

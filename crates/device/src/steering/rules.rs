@@ -6,6 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use slipstack_mem::PrivateFd;
+
 use super::row::{ROWS_MAX, Row};
 use super::{Flow, SLOTS_MAX, Steering, key_of, layout, slot_bit};
 use crate::bpf::rules::{Chooser, RuleCode};
@@ -41,7 +43,7 @@ impl Rule {
 /// The memory of a rule, and for the keeper the rule.
 #[derive(Debug)]
 pub(super) struct Chosen {
-    flows: OwnedFd,
+    flows: PrivateFd,
     rule: Option<Kept>,
 }
 
@@ -51,7 +53,7 @@ enum Kept {
     Turns,
     Table(Vec<Row>),
     /// The array that the program is asked through.
-    Program(OwnedFd),
+    Program(PrivateFd),
 }
 
 impl Chosen {
@@ -75,11 +77,11 @@ impl Chosen {
             Rule::Program(program) => {
                 let array = sys::create_map("slip_rule", sys::MAP_PROGRAMS, 4, 4, 1, 0)?;
                 sys::update_fd(array.as_fd(), 0, program.as_fd())?;
-                Kept::Program(array)
+                Kept::Program(array.into())
             }
         };
         Ok(Chosen {
-            flows,
+            flows: flows.into(),
             rule: Some(rule),
         })
     }
@@ -102,7 +104,7 @@ impl Steering {
     /// [`Steering::chosen_fd`] gave.
     #[must_use]
     pub fn with_chosen(mut self, flows: OwnedFd) -> Steering {
-        let flows = slipstack_mem::raised(flows);
+        let flows = flows.into();
         self.chosen = Some(Chosen { flows, rule: None });
         self
     }

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
+use slipstack_mem::PrivateFd;
 
 use super::layout;
 use super::raw::{MAPPED, Table};
@@ -16,7 +17,7 @@ use crate::bpf::sys;
 #[derive(Debug)]
 pub(crate) struct Tables {
     mirror: Table,
-    mirror_fd: OwnedFd,
+    mirror_fd: PrivateFd,
     programs: Option<ProgramTable>,
     is_writable: bool,
 }
@@ -24,7 +25,7 @@ pub(crate) struct Tables {
 #[derive(Debug)]
 struct ProgramTable {
     table: Table,
-    map: OwnedFd,
+    map: PrivateFd,
 }
 
 /// The right to store.
@@ -47,7 +48,7 @@ impl Tables {
         let mirror_fd = mirror_file()?;
         Ok(Tables {
             mirror: Table::map(mirror_fd.as_fd(), true)?,
-            mirror_fd,
+            mirror_fd: mirror_fd.into(),
             programs: None,
             is_writable: true,
         })
@@ -57,8 +58,11 @@ impl Tables {
         let table = Table::map(map.as_fd(), true)?;
         Ok(Tables {
             mirror: Table::map(mirror_fd.as_fd(), true)?,
-            mirror_fd,
-            programs: Some(ProgramTable { table, map }),
+            mirror_fd: mirror_fd.into(),
+            programs: Some(ProgramTable {
+                table,
+                map: map.into(),
+            }),
             is_writable: true,
         })
     }
@@ -71,7 +75,7 @@ impl Tables {
         }
         Ok(Tables {
             mirror: Table::map(mirror_fd.as_fd(), false)?,
-            mirror_fd,
+            mirror_fd: mirror_fd.into(),
             programs: None,
             is_writable: false,
         })

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use slipstack_mem::RawSlice;
+use slipstack_mem::{PrivateFd, RawSlice};
 use slipstack_terms::LinkTags;
 use slipstack_wire::TxOffload;
 
@@ -30,7 +30,7 @@ const COPY_MAX: usize = 512;
 /// One queue of a TAP, driven by one engine.
 #[derive(Debug)]
 pub(crate) struct TapSlot {
-    fd: OwnedFd,
+    fd: PrivateFd,
     /// The interface's number.
     index: u32,
     info: DeviceInfo,
@@ -103,7 +103,7 @@ pub(crate) fn is_attached(queue: BorrowedFd<'_>) -> bool {
 impl TapSlot {
     pub(crate) fn from_fd(fd: OwnedFd, link: &LinkProperties) -> TapSlot {
         TapSlot {
-            fd,
+            fd: fd.into(),
             index: link.index,
             info: link.info(),
             buffer: vec![0; FRAME_MAX],

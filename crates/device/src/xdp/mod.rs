@@ -20,10 +20,10 @@ mod sys;
 
 use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use slipstack_mem::{Descriptor, RawSlice, raised};
+use slipstack_mem::{Descriptor, PrivateFd, RawSlice, raised};
 use slipstack_wire::flow::is_syn_ack;
 use slipstack_wire::rss::QueueMap;
 use slipstack_wire::{RxMeta, TxOffload};
@@ -39,7 +39,7 @@ struct XdpSlot {
     packet: PacketSlot,
     socket: Socket,
     /// Readable when either is.
-    epoll: OwnedFd,
+    epoll: PrivateFd,
     counters: DeviceCounters,
     /// Frames that the kernel had no room for, when it was asked last.
     lost: Cell<u64>,

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use serde::{Deserialize, Serialize};
-use slipstack_mem::RawSlice;
+use slipstack_mem::{PrivateFd, RawSlice};
 use slipstack_wire::{PartialChecksum, RxMeta, TxOffload};
 
 use super::raw::{Desc, Memory, Rings};
@@ -99,7 +99,7 @@ impl Outgoing<'_> {
 
 #[derive(Debug)]
 pub(super) struct Socket {
-    fd: OwnedFd,
+    fd: PrivateFd,
     rings: Rings,
     memory: Memory,
     params: SocketParams,
@@ -130,7 +130,7 @@ impl Socket {
         let socket = Socket {
             rings,
             memory: Memory::map(&memory, params.frames_len(), TX_FRAMES as usize)?,
-            fd,
+            fd: fd.into(),
             params,
             free: Vec::with_capacity(TX_FRAMES as usize),
             is_call_due: true,

@@ -11,7 +11,6 @@ mod pace;
 mod ticker;
 
 use std::any::Any;
-use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -47,8 +46,6 @@ struct Shared {
     supervisor: Arc<dyn Supervisor>,
     /// Wakes sleepers of this process; other engines ring it when they put a frame in our inbox.
     bell: Doorbell,
-    /// The device's descriptor, which the program must not close.
-    device_fds: Vec<RawFd>,
     /// Time at which the program last ran the engine.
     driven_at: AtomicU64,
     /// Threads between `prepare_wait` and `finish_wait`.
@@ -83,7 +80,6 @@ impl InProcess {
     ) -> std::io::Result<InProcess> {
         let slot = engine.slot();
         let shared = Arc::new(Shared {
-            device_fds: engine.device_fds(),
             engine: Lock::new(engine),
             supervisor,
             bell,
@@ -381,16 +377,6 @@ impl Driver for InProcess {
         let entries = self.shared.engine.lock().time_waits(Instant(now_ns()));
         self.shared.supervisor.pass_on_time_waits(&entries);
         self.shared.supervisor.end_session();
-    }
-
-    fn descriptors(&self) -> Vec<RawFd> {
-        let mut fds = self.shared.device_fds.clone();
-        fds.push(self.shared.bell.raw_fd());
-        fds.extend(self.ticker.as_ref().map(Ticker::raw_fd));
-        fds.extend(self.naps.raw_fd());
-        let engine = self.shared.engine.try_lock();
-        fds.extend(engine.iter().flat_map(|engine| engine.map_fds()));
-        fds
     }
 }
 

@@ -7,14 +7,14 @@
 //! when they bring less than they cost: a connection on which one request waits for one answer is
 //! served without them. Nor is there a nap after a turn that received many frames.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::OnceLock;
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use slipstack_mem::{Lock, raised};
+use slipstack_mem::{Lock, PrivateFd, raised};
 
 use super::length::Length;
 
@@ -119,7 +119,7 @@ enum Sleep {
 pub(super) struct Naps {
     state: Lock<State>,
     /// Made for the first nap; `None` if it could not be.
-    timer: OnceLock<Option<OwnedFd>>,
+    timer: OnceLock<Option<PrivateFd>>,
 }
 
 #[derive(Debug)]
@@ -194,14 +194,9 @@ impl Naps {
             state.moderation.on_nap(frames);
         }
     }
-
-    pub(super) fn raw_fd(&self) -> Option<RawFd> {
-        let timer = self.timer.get()?.as_ref()?;
-        Some(timer.as_raw_fd())
-    }
 }
 
-fn make_timer() -> Option<OwnedFd> {
+fn make_timer() -> Option<PrivateFd> {
     let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
     timerfd_create(TimerfdClockId::Monotonic, flags)
         .ok()
@@ -209,7 +204,7 @@ fn make_timer() -> Option<OwnedFd> {
 }
 
 /// Sets the timer again, which makes it unreadable until then.
-fn arm(timer: &OwnedFd, ns: u64) -> bool {
+fn arm(timer: &PrivateFd, ns: u64) -> bool {
     let timing = Itimerspec {
         it_interval: Timespec {
             tv_sec: 0,

@@ -107,10 +107,6 @@ impl Ticker {
         }
     }
 
-    pub(super) fn raw_fd(&self) -> RawFd {
-        self.bell.raw_fd()
-    }
-
     /// Waits for its end, unless this is the ticker itself, which has given the engine back.
     pub(super) fn end(self) {
         self.bell.ring();

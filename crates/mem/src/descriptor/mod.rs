@@ -4,10 +4,12 @@
 //! replace any of them at any time, and the kernel's answer (EBADF, or that of the new file) is
 //! then the right one.
 
+mod private;
 mod sys;
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
+pub use private::{PrivateFd, is_private, privates};
 pub use sys::Descriptor;
 
 /// Lowest number of our own descriptors, if the limit allows it. A forked child has a table with
@@ -21,16 +23,16 @@ const OURS_FROM: [i32; 3] = [OURS_USUALLY_FROM, 900, 200];
 
 /// Moves a descriptor of ours out of the program's way. Where the limit is too low it stays.
 #[must_use]
-pub fn raised(fd: OwnedFd) -> OwnedFd {
+pub fn raised(fd: OwnedFd) -> PrivateFd {
     for from in OURS_FROM {
         if fd.as_raw_fd() >= from {
             break;
         }
         if let Ok(high) = rustix::io::fcntl_dupfd_cloexec(&fd, from) {
-            return high;
+            return PrivateFd::list(high);
         }
     }
-    fd
+    PrivateFd::list(fd)
 }
 
 /// Returns a copy of a descriptor for our own use, out of the program's way where the limit allows
@@ -38,12 +40,12 @@ pub fn raised(fd: OwnedFd) -> OwnedFd {
 ///
 /// # Errors
 /// The process may have no more descriptors.
-pub fn raised_copy(fd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+pub fn raised_copy(fd: BorrowedFd<'_>) -> rustix::io::Result<PrivateFd> {
     let mut result = Err(rustix::io::Errno::MFILE);
     for from in OURS_FROM.iter().chain(&[0]) {
         result = result.or_else(|_| rustix::io::fcntl_dupfd_cloexec(fd, *from));
     }
-    result
+    result.map(PrivateFd::list)
 }
 
 #[cfg(test)]

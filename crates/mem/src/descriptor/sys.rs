@@ -1,9 +1,11 @@
 //! The two operations on foreign descriptor numbers that Rust calls unsafe.
 
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use rustix::io::DupFlags;
+
+use super::private::{self, PrivateFd};
 
 /// A descriptor number that belongs to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +22,19 @@ impl Descriptor {
     #[must_use]
     pub fn give(fd: OwnedFd) -> Self {
         Descriptor(fd.into_raw_fd())
+    }
+
+    /// A descriptor of ours by its number, which stays listed until [`Descriptor::close`].
+    #[must_use]
+    pub fn keep(fd: PrivateFd) -> Self {
+        let number = Descriptor(fd.as_raw_fd());
+        std::mem::forget(fd);
+        number
+    }
+
+    /// Lists a descriptor that this process has inherited, as [`Descriptor::keep`] does.
+    pub fn list(self) {
+        private::list(self.as_fd());
     }
 
     #[must_use]
@@ -48,8 +63,9 @@ impl Descriptor {
         rustix::io::dup3(with, &mut target, flags)
     }
 
-    /// Closes the number for the program.
+    /// Closes the number for the program, or one that was kept.
     pub fn close(self) {
+        private::forget(self.0);
         // SAFETY: the program asked for it to be closed; nothing of ours uses the number.
         unsafe { rustix::io::close(self.0) }
     }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::descriptor::raised;
+use crate::descriptor::{PrivateFd, raised};
 
 /// The pages of a ring behind the first, which describes it.
 const DATA_PAGES: usize = 4;
@@ -40,7 +40,7 @@ fn page() -> usize {
 
 #[derive(Debug)]
 pub struct Ring {
-    fd: OwnedFd,
+    fd: PrivateFd,
     at: NonNull<u8>,
     page: usize,
     /// The process that has the mapping, which a fork does not copy.

@@ -246,7 +246,7 @@ impl Process {
     /// As [`Process::close_sockets`], but returns those numbers whose sockets were not used since
     /// the fork: the kernel's descriptors are to be closed.
     fn forget_sockets(&self, first: u32, last: u32) -> Vec<i32> {
-        let privates = self.privates();
+        let privates = self.lending.privates();
         let is_closed = |fd: i32| {
             u32::try_from(fd).is_ok_and(|fd| first <= fd && fd <= last)
                 && privates.binary_search(&fd).is_err()
@@ -270,7 +270,7 @@ impl Process {
     /// Closes what else the program has open.
     pub(crate) fn close_others(&self, first: u32, last: u32, flags: u32) -> Outcome<()> {
         let mut from = first;
-        for private in self.privates() {
+        for private in self.lending.privates() {
             let Ok(private) = u32::try_from(private) else {
                 continue;
             };

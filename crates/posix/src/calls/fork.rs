@@ -194,7 +194,6 @@ impl Process {
         // The channel and the engine behind it are the parent's; not even their destructors run.
         mem::forget(self.engines.place.lock().take());
         self.engines.homes.reset();
-        self.engines.forget_closing();
         self.engines.attach.after_fork_child();
         self.report.after_fork_child();
         let lent = self.begin_borrowing();

@@ -1,9 +1,8 @@
 //! kqueue and kevent.
 
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use slipstack_mem::Descriptor;
+use slipstack_mem::{Descriptor, PrivateFd};
 
 use crate::epoll::Target;
 use crate::errno::Errno;
@@ -43,7 +42,7 @@ impl Host for Process {
         Process::set_ctl(self, number, operation, fd, event)
     }
 
-    fn signal_bell(&self) -> Result<&OwnedFd, Errno> {
+    fn signal_bell(&self) -> Result<&PrivateFd, Errno> {
         self.kqueues.signal_bell()
     }
 }

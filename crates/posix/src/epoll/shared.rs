@@ -53,7 +53,7 @@ pub(crate) fn part_from_parent(set: &Set) -> Result<(), Errno> {
         let common = raised_copy(first.as_fd())?;
         let data = epoll::EventData::new_u64(COMMON_DATA);
         match epoll::add(&own, &common, data, epoll::EventFlags::IN) {
-            Ok(()) => _ = set.set_common(Some(Descriptor::give(common))),
+            Ok(()) => _ = set.set_common(Some(Descriptor::keep(common))),
             // There would be too many sets within each other.
             Err(_) => copy_members(&own, first)?,
         }

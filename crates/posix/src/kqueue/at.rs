@@ -1,7 +1,8 @@
 //! The kqueue of a change or a wait, with its process.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
+
+use slipstack_mem::PrivateFd;
 
 use crate::epoll::{Set, Target};
 use crate::errno::Errno;
@@ -29,7 +30,7 @@ pub(crate) trait Host {
     ) -> Outcome<()>;
 
     /// Returns the eventfd that watched signals ring, which the process has one of.
-    fn signal_bell(&self) -> Result<&OwnedFd, Errno>;
+    fn signal_bell(&self) -> Result<&PrivateFd, Errno>;
 }
 
 /// A kqueue under one of its numbers.

@@ -1,7 +1,8 @@
 //! The open files that a kqueue watches.
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+
+use slipstack_mem::PrivateFd;
 
 /// State of a file at the last look.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +15,6 @@ pub(crate) struct File {
 /// The files of one queue.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
-    pub(crate) inotify: Option<OwnedFd>,
+    pub(crate) inotify: Option<PrivateFd>,
     pub(crate) open: HashMap<i32, File>,
 }

@@ -1,11 +1,10 @@
 //! The kqueues of a process.
 
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use rustix::event::{EventfdFlags, eventfd};
-use slipstack_mem::{Lock, raised};
+use slipstack_mem::{Lock, PrivateFd, raised};
 
 use crate::epoll::Set;
 use crate::errno::Errno;
@@ -16,7 +15,7 @@ pub(crate) struct Kqueues {
     all: Lock<Vec<Weak<Set>>>,
     is_any: AtomicBool,
     /// Rung by signals that one of them watches.
-    signal_bell: OnceLock<OwnedFd>,
+    signal_bell: OnceLock<PrivateFd>,
 }
 
 impl Kqueues {
@@ -36,18 +35,13 @@ impl Kqueues {
     }
 
     /// Returns the eventfd that watched signals ring, and makes it for the first of them.
-    pub(crate) fn signal_bell(&self) -> Result<&OwnedFd, Errno> {
+    pub(crate) fn signal_bell(&self) -> Result<&PrivateFd, Errno> {
         if let Some(bell) = self.signal_bell.get() {
             return Ok(bell);
         }
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let fresh = raised(eventfd(0, flags)?);
         Ok(self.signal_bell.get_or_init(|| fresh))
-    }
-
-    /// The descriptor that is the kqueues' own.
-    pub(crate) fn descriptor(&self) -> Option<i32> {
-        self.signal_bell.get().map(AsRawFd::as_raw_fd)
     }
 
     /// Over a fork. Before the sockets and the sets, which are locked inside.

@@ -1,11 +1,11 @@
 //! EVFILT_PROC: the end of a process by a descriptor of it, its forks and new programs by the
 //! kernel's performance events.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
-use slipstack_mem::{Happened, Trace, raised};
+use slipstack_mem::{Happened, PrivateFd, Trace, raised};
 
 use crate::errno::Errno;
 use crate::kqueue::at::KqueueRef;
@@ -59,7 +59,7 @@ impl KqueueRef<'_> {
         Ok(())
     }
 
-    fn open(self, ident: usize) -> Result<OwnedFd, Errno> {
+    fn open(self, ident: usize) -> Result<PrivateFd, Errno> {
         let number = i32::try_from(ident).map_err(|_| Errno::ESRCH)?;
         let pid = Pid::from_raw(number).ok_or(Errno::ESRCH)?;
         let process = raised(pidfd_open(pid, PidfdFlags::empty())?);

@@ -1,10 +1,9 @@
 //! The notes of a kqueue, beside its epoll set.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use slipstack_mem::Lock;
+use slipstack_mem::{Lock, PrivateFd};
 
 use crate::kqueue::files::Files;
 use crate::kqueue::note::Note;
@@ -73,7 +72,7 @@ pub(crate) struct Inner {
     pub(crate) clocks: HashMap<usize, Clock>,
     pub(crate) due: BTreeSet<(u64, usize)>,
     /// Ends a sleep, of this queue's or of a set that it is in, when the first timer is due.
-    pub(crate) alarm: Option<OwnedFd>,
+    pub(crate) alarm: Option<PrivateFd>,
     pub(crate) alarm_ns: u64,
     /// Signal counts at the last report.
     pub(crate) signals: HashMap<usize, u64>,

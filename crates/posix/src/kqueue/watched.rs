@@ -1,16 +1,15 @@
 //! The processes that a kqueue watches.
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use slipstack_mem::Trace;
+use slipstack_mem::{PrivateFd, Trace};
 
 /// A process with a note.
 #[derive(Debug)]
 pub(super) struct Watched {
     /// Becomes readable with its end; `None`: it has ended before it could be opened.
-    pub(super) end: Option<OwnedFd>,
+    pub(super) end: Option<PrivateFd>,
     /// Trace of an ancestor, if it is a tracked child.
     pub(super) trace: Option<Arc<Trace>>,
 }

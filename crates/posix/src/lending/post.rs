@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use slipstack_mem::thread::Quiet;
-use slipstack_mem::{Guard, Lock};
+use slipstack_mem::{Guard, Lock, PrivateFd};
 
 use crate::lending::child::Packed;
 use crate::lending::lender::Lender;
@@ -73,7 +73,7 @@ pub(crate) struct Inner {
     /// The steward's, once it has one.
     pub(crate) waiter: Option<Arc<Waiter>>,
     /// The descriptors that wake the steward (epoll), once it sleeps on them.
-    watched: Option<Arc<OwnedFd>>,
+    watched: Option<Arc<PrivateFd>>,
     pub(crate) sources: Sources,
 }
 
@@ -139,7 +139,7 @@ impl Post {
     }
 
     /// The steward can be woken from now on.
-    pub(crate) fn open(&self, waiter: &Arc<Waiter>, watched: &Arc<OwnedFd>) {
+    pub(crate) fn open(&self, waiter: &Arc<Waiter>, watched: &Arc<PrivateFd>) {
         let mut inner = self.inner.lock();
         inner.waiter = Some(Arc::clone(waiter));
         inner.watched = Some(Arc::clone(watched));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use rustix::io::{self, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{Shutdown, SocketType, sockopt};
 use slipstack_channel::control::text_file;
-use slipstack_mem::{Descriptor, Lock, raised, raised_copy};
+use slipstack_mem::{Descriptor, Lock, PrivateFd, raised, raised_copy};
 
 use crate::epoll::{self, Set, Target, add_kernel_part, remove_kernel_part, sets_of};
 use crate::errno::Errno;
@@ -63,14 +63,10 @@ pub(crate) struct Lending {
     /// Descriptors of the stewards, and numbers of connections that only they use. Children close
     /// them.
     pub(crate) numbers: Lock<Vec<i32>>,
-    /// The kernel's parts of datagram sockets that live elsewhere and are used here.
-    pub(crate) kernel_parts: Lock<Vec<i32>>,
-    /// The kernel's sets that are shared with other processes, beside the program's numbers.
-    pub(crate) commons: Lock<Vec<i32>>,
     /// The control sockets to the stewards of others.
     pub(crate) controls: Lock<Vec<Arc<Control>>>,
     /// Files for the program that this one is about to become.
-    pub(crate) handed: Lock<Vec<OwnedFd>>,
+    pub(crate) handed: Lock<Vec<PrivateFd>>,
     pub(crate) post: post::Post,
     /// Connections of others stay there: this process may not drive an engine.
     pub(crate) keeps_out: AtomicBool,
@@ -85,12 +81,18 @@ pub(crate) struct Lending {
 }
 
 impl Lending {
-    pub(crate) fn descriptors(&self) -> Vec<i32> {
-        let mut all = self.numbers.lock().clone();
-        all.extend(self.kernel_parts.lock().iter());
-        all.extend(self.commons.lock().iter());
-        all.extend(self.controls.lock().iter().map(|control| control.number()));
+    /// Returns the library's own descriptors in the order of their numbers.
+    pub(crate) fn privates(&self) -> Vec<i32> {
+        let mut all = slipstack_mem::privates();
+        all.extend(self.numbers.lock().iter().filter(|number| **number >= 0));
+        all.sort_unstable();
+        all.dedup();
         all
+    }
+
+    /// Whether a number is one of those.
+    pub(crate) fn is_private(&self, number: i32) -> bool {
+        slipstack_mem::is_private(number) || self.is_stewards(number)
     }
 
     pub(crate) fn is_stewards(&self, number: i32) -> bool {
@@ -148,7 +150,7 @@ impl Lending {
     ) -> io::Result<(T, Option<OwnedFd>)> {
         let _unlisted = self.post.unlisted.lock();
         let (received, end) = receive()?;
-        let end = end.map(raised);
+        let end = end.map(|end| raised(end).unlisted());
         if let Some(end) = &end {
             self.note(end.as_raw_fd());
         }
@@ -162,23 +164,9 @@ impl Lending {
         drop(end);
     }
 
-    /// Descriptor of the library's that children keep.
-    pub(crate) fn note_common(&self, number: Option<i32>) {
-        let mut commons = self.commons.lock();
-        if let Some(number) = number.filter(|it| !commons.contains(it)) {
-            commons.push(number);
-        }
-    }
-
-    pub(crate) fn forget_common(&self, number: i32) {
-        self.commons.lock().retain(|other| *other != number);
-    }
-
     pub(crate) fn hold(&self) {
         self.fork.hold();
         self.numbers.hold();
-        self.kernel_parts.hold();
-        self.commons.hold();
         self.handed.hold();
         self.controls.hold();
         self.in_use.hold();
@@ -192,8 +180,6 @@ impl Lending {
         self.in_use.release();
         self.controls.release();
         self.handed.release();
-        self.commons.release();
-        self.kernel_parts.release();
         self.numbers.release();
         self.fork.release();
     }
@@ -208,7 +194,6 @@ impl Lending {
 
     pub(crate) fn close_common(&self, common: Option<Descriptor>) {
         if let Some(common) = common {
-            self.forget_common(common.number());
             common.close();
         }
     }
@@ -222,8 +207,6 @@ impl Lending {
 
     pub(crate) fn drop_kernel_part(&self, it: &Borrowed) {
         if let Some(kept) = it.kernel_part.lock().take() {
-            let mut all = self.kernel_parts.lock();
-            all.retain(|number| *number != kept.number());
             kept.close();
         }
     }
@@ -233,9 +216,7 @@ impl Lending {
         let number = socket.kernel_number();
         let copy = number.and_then(|number| raised_copy(number.as_fd()).ok());
         if let Some(copy) = copy {
-            let kept = Descriptor::give(copy);
-            self.kernel_parts.lock().push(kept.number());
-            *it.kernel_part.lock() = Some(kept);
+            *it.kernel_part.lock() = Some(Descriptor::keep(copy));
         }
     }
 
@@ -290,8 +271,8 @@ impl Lending {
         let end = came.as_fd().try_clone_to_owned().ok()?;
         came.close();
         let control = match is_branch {
-            true => Control::branch(raised(end)),
-            false => Control::new(raised(end)),
+            true => Control::branch(end),
+            false => Control::new(end),
         };
         let control = Arc::new(control.of_heirs(Some(heirs)));
         self.controls.lock().push(Arc::clone(&control));
@@ -301,9 +282,7 @@ impl Lending {
 
     /// Gives a set that this process has from its parent a kernel's set of its own.
     pub(crate) fn part_from_parent(&self, set: &Set) -> Result<(), Errno> {
-        let done = epoll::part_from_parent(set);
-        self.note_common(set.common().map(Descriptor::number));
-        done
+        epoll::part_from_parent(set)
     }
 
     /// As [`Lending::part_from_parent`], and shares nothing of it any more.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use slipstack_channel::WaitOn;
-use slipstack_mem::{Descriptor, raised};
+use slipstack_mem::{Descriptor, PrivateFd, raised};
 
 use crate::attachment::Attachment;
 use crate::lending::lender::Lender;
@@ -44,7 +44,7 @@ pub(crate) enum KernelCheck {
 }
 
 pub(crate) struct StewardWait {
-    epoll: Arc<OwnedFd>,
+    epoll: Arc<PrivateFd>,
     waiter: Arc<Waiter>,
     /// The engine whose descriptors are members, with these descriptors.
     engine: Option<(Arc<Attachment>, [RawFd; 2])>,
@@ -84,7 +84,7 @@ impl StewardWait {
     }
 
     /// The kernel's set of the descriptors that wake the steward.
-    pub(crate) fn watched(&self) -> &Arc<OwnedFd> {
+    pub(crate) fn watched(&self) -> &Arc<PrivateFd> {
         &self.epoll
     }
 
@@ -97,29 +97,29 @@ impl StewardWait {
     }
 
     pub(crate) fn watch(&self, fd: &OwnedFd, key: u64, what: EventFlags) -> rustix::io::Result<()> {
-        epoll::add(&self.epoll, fd, EventData::new_u64(key), what)
+        epoll::add(&*self.epoll, fd, EventData::new_u64(key), what)
     }
 
     pub(crate) fn change_watch(&self, fd: &OwnedFd, key: u64, what: EventFlags) {
-        let _ = epoll::modify(&self.epoll, fd, EventData::new_u64(key), what);
+        let _ = epoll::modify(&*self.epoll, fd, EventData::new_u64(key), what);
     }
 
     /// Removes a descriptor before it is closed: a child that was forked a moment ago may still
     /// have a copy, which would keep it a member.
     pub(crate) fn unwatch(&self, fd: &OwnedFd) {
-        let _ = epoll::delete(&self.epoll, fd);
+        let _ = epoll::delete(&*self.epoll, fd);
     }
 
     pub(crate) fn watch_number(&self, number: RawFd, key: u64, what: EventFlags) {
         if let Some(number) = Descriptor::new(number) {
             let key = EventData::new_u64(key);
-            let _ = epoll::add(&self.epoll, number.as_fd(), key, what);
+            let _ = epoll::add(&*self.epoll, number.as_fd(), key, what);
         }
     }
 
     pub(crate) fn unwatch_number(&self, number: RawFd) {
         if let Some(number) = Descriptor::new(number) {
-            let _ = epoll::delete(&self.epoll, number.as_fd());
+            let _ = epoll::delete(&*self.epoll, number.as_fd());
         }
     }
 

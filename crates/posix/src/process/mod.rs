@@ -169,7 +169,7 @@ impl Process {
     /// Whether `fd` is one of our own descriptors, which the program may not close or dup over.
     #[must_use]
     pub fn is_private(&self, fd: i32) -> bool {
-        self.privates().contains(&fd)
+        self.lending.is_private(fd)
     }
 
     /// Returns whether this process has an engine whose connections need an orderly end.
@@ -183,30 +183,6 @@ impl Process {
     /// Wakes every sleeper to check for a change.
     pub fn wake_all(&self) {
         self.engines.wake_all();
-    }
-
-    pub(crate) fn privates(&self) -> Vec<i32> {
-        let mut all = self.engines.attach.descriptors();
-        for attachment in self.engines.homes.attachments() {
-            all.extend(attachment.station.sleepers.numbers());
-        }
-        all.extend(
-            self.engines
-                .all()
-                .iter()
-                .flat_map(|attachment| attachment.driver.descriptors()),
-        );
-        all.extend(self.engines.closing());
-        all.extend(self.engines.station.sleepers.numbers());
-        all.extend(self.numbers.descriptors());
-        all.extend(self.kqueues.descriptor());
-        all.extend(self.report.number());
-        all.extend(self.programs.descriptors());
-        all.extend(self.lending.descriptors());
-        all.retain(|fd| *fd >= 0);
-        all.sort_unstable();
-        all.dedup();
-        all
     }
 
     /// The process is where it stays until the program ends.

@@ -1,10 +1,10 @@
 //! Descriptors of sockets that have no part in the kernel: copies of one anchor.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use slipstack_mem::{Descriptor, Lock, raised, raised_copy};
+use slipstack_mem::{Descriptor, Lock, PrivateFd, raised, raised_copy};
 
 use crate::errno::Errno;
 
@@ -12,15 +12,15 @@ use crate::errno::Errno;
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     /// The descriptor from which others are dup'd.
-    anchor: OnceLock<OwnedFd>,
+    anchor: OnceLock<PrivateFd>,
     /// Taken while that is made.
     anchoring: Lock<()>,
     /// Makes room, for a moment, where the program may have no more descriptors.
-    spare: Lock<Option<OwnedFd>>,
+    spare: Lock<Option<PrivateFd>>,
 }
 
 impl Numbers {
-    pub(crate) fn anchor(&self) -> rustix::io::Result<&OwnedFd> {
+    pub(crate) fn anchor(&self) -> rustix::io::Result<&PrivateFd> {
         if let Some(anchor) = self.anchor.get() {
             return Ok(anchor);
         }
@@ -72,14 +72,6 @@ impl Numbers {
             rustix::io::dup(anchor)?
         };
         Ok(Descriptor::give(fd))
-    }
-
-    /// Descriptors of its own.
-    pub(crate) fn descriptors(&self) -> Vec<i32> {
-        let spare = self.spare.try_lock();
-        let spare = spare.and_then(|spare| spare.as_ref().map(AsRawFd::as_raw_fd));
-        let anchor = self.anchor.get().map(AsRawFd::as_raw_fd);
-        anchor.into_iter().chain(spare).collect()
     }
 
     /// Over a fork.

@@ -1,10 +1,8 @@
 //! Programs of eBPF that choose a socket of a SO_REUSEPORT group, kept as the program has loaded
 //! them: the kernel's copy of their instructions has offsets of its own structures.
 
-use std::os::fd::{AsRawFd, OwnedFd};
-
 use slipstack_channel::{Extended, MapReference, is_supported_map};
-use slipstack_mem::{Descriptor, Lock, raised_copy};
+use slipstack_mem::{Descriptor, Lock, PrivateFd, raised_copy};
 
 use crate::kernel::Kernel;
 use crate::process::Process;
@@ -18,7 +16,7 @@ struct Loaded {
     /// As [`Extended::bytes`]; `None`: something in it is not supported.
     code: Option<Vec<u8>>,
     /// The maps that it refers to, which show the keeper that this process may read them.
-    maps: Vec<OwnedFd>,
+    _maps: Vec<PrivateFd>,
 }
 
 /// All programs that this process, or the one that it was forked from, has loaded.
@@ -39,16 +37,6 @@ impl Programs {
 
     pub(crate) fn release(&self) {
         self.0.release();
-    }
-
-    /// Returns the descriptors of maps that are kept.
-    pub(crate) fn descriptors(&self) -> Vec<i32> {
-        let all = self.0.try_lock();
-        let maps = all
-            .iter()
-            .flat_map(|all| all.iter())
-            .flat_map(|it| &it.maps);
-        maps.map(AsRawFd::as_raw_fd).collect()
     }
 
     fn keep(&self, loaded: Loaded) {
@@ -88,13 +76,13 @@ impl Process {
         self.programs.keep(Loaded {
             id,
             code: is_supported.then_some(code),
-            maps: if is_supported { maps } else { Vec::new() },
+            _maps: if is_supported { maps } else { Vec::new() },
         });
     }
 }
 
 /// Returns the id of a map that a program may refer to, and a descriptor of it that stays.
-fn map_behind(kernel: &dyn Kernel, number: i32) -> Option<(u32, OwnedFd)> {
+fn map_behind(kernel: &dyn Kernel, number: i32) -> Option<(u32, PrivateFd)> {
     let [kind, id, _, value_len] = kernel.bpf_info(number)?;
     if !is_supported_map(kind, value_len) {
         return None;

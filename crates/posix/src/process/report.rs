@@ -4,7 +4,6 @@
 //! on the data path touches it.
 
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -48,11 +47,6 @@ impl Report {
             *place = ReportTable::create().ok().map(Arc::new);
         }
         place.clone()
-    }
-
-    pub(crate) fn number(&self) -> Option<i32> {
-        let place = self.table.lock();
-        place.as_ref().map(|table| table.fd().as_raw_fd())
     }
 
     pub(crate) fn write(&self, fd: i32, row: Row) {

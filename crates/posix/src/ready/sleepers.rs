@@ -330,14 +330,6 @@ impl Sleepers {
         nudged != 0 && now_ns.wrapping_sub(nudged) < NUDGED_SLEEP_NS
     }
 
-    /// Descriptors of ours.
-    pub(crate) fn numbers(&self) -> Vec<i32> {
-        let mut all = self.pool.numbers();
-        let asleep = self.asleep.lock();
-        all.extend(asleep.iter().map(|sleeper| sleeper.waiter.doorbell()));
-        all
-    }
-
     pub(crate) fn hold(&self) {
         self.pool.hold();
         self.asleep.hold();

@@ -1,11 +1,11 @@
 //! A thread that sleeps in a call, and its wake-up.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::event::EventfdFlags;
-use slipstack_mem::{Lock, raised};
+use slipstack_mem::{Lock, PrivateFd, raised};
 
 const AWAKE: u32 = 0;
 /// Bits: it sleeps or is about to; it was told to check again. Both: the doorbell was rung.
@@ -18,7 +18,7 @@ pub(crate) struct Waiter {
     state: AtomicU32,
     /// `None`: the process may have no more descriptors. Its sleeps are short then
     /// ([`BLIND_SLEEP_NS`]).
-    doorbell: Option<OwnedFd>,
+    doorbell: Option<PrivateFd>,
 }
 
 /// Longest sleep of a thread without a doorbell.
@@ -139,14 +139,6 @@ impl WaiterPool {
         if idle.len() < IDLE_MAX && waiter.has_doorbell() {
             idle.push(waiter);
         }
-    }
-
-    pub(crate) fn numbers(&self) -> Vec<RawFd> {
-        self.idle
-            .lock()
-            .iter()
-            .map(|waiter| waiter.doorbell())
-            .collect()
     }
 
     pub(crate) fn hold(&self) {

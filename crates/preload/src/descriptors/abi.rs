@@ -64,6 +64,10 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
             None => fail(Errno::EFAULT),
         };
     }
+    if command == libc::F_SETFD && is_private(fd) {
+        // Whoever changes all descriptors goes on, and ours stay as they are over an exec.
+        return 0;
+    }
     let result = answer_uncancelled(
         Restart::Never,
         |process| process.fcntl(fd, command, argument).map(|r| r as isize),
@@ -140,6 +144,9 @@ fn serve_owners(fd: c_int) {
 pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     // SAFETY: the program's own call.
     let libc = || unsafe { (next::ioctl.get())(fd, request, argument) };
+    if matches!(request, libc::FIOCLEX | libc::FIONCLEX) && is_private(fd) {
+        return 0;
+    }
     if !Process::ioctl_takes_int(request) {
         if interfaces::is_request(request) {
             // SAFETY: the program's own call.

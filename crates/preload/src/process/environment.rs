@@ -3,11 +3,12 @@
 use std::ffi::CString;
 use std::sync::OnceLock;
 
+use rustix::net::{SocketType, sockopt};
+use slipstack_posix::Descriptor;
+
 /// The environment of a new program under the library: `LD_PRELOAD`, every `SLIPSTACK_` variable
 /// and those of F-Stack's adapter, as they were when this program started. Empty: we stay out.
 static ENVIRONMENT: OnceLock<Vec<CString>> = OnceLock::new();
-/// The inherited connections to the keeper, or to each instance.
-static CONTROL_FDS: OnceLock<Vec<i32>> = OnceLock::new();
 
 /// Describes sockets that survive an exec, to the program that comes after it. The names of further
 /// variables, for the rest of a long text, begin with it.
@@ -21,12 +22,13 @@ pub fn inherit_name(index: usize) -> String {
     }
 }
 
-/// Names the inherited connection to the keeper.
+/// Names the inherited connections to the keeper, or to each instance.
 const CONTROL: &[u8] = b"SLIPSTACK_CONTROL_FD=";
 
-/// Whether `fd` is an inherited connection to the keeper, which programs do not know of.
-pub fn is_control_fd(fd: i32) -> bool {
-    CONTROL_FDS.get().is_some_and(|fds| fds.contains(&fd))
+/// Whether the descriptor is a control connection's: a program without the library may have closed
+/// that, and opened something else.
+fn is_control(inherited: Descriptor) -> bool {
+    sockopt::socket_type(inherited.as_fd()) == Ok(SocketType::SEQPACKET)
 }
 
 /// The variables that a new program needs.
@@ -57,7 +59,10 @@ pub fn keep(variables: Vec<CString>) -> bool {
         .and_then(|text| str::from_utf8(text).ok())
         .unwrap_or("");
     let numbers = numbers.split(',').filter_map(|number| number.parse().ok());
-    _ = CONTROL_FDS.set(numbers.collect());
+    let inherited = numbers.filter_map(Descriptor::new);
+    inherited
+        .filter(|it| is_control(*it))
+        .for_each(Descriptor::list);
     let kept = |v: &CString| !v.as_bytes().starts_with(INHERIT.as_bytes());
     ENVIRONMENT
         .set(variables.into_iter().filter(kept).collect())

@@ -23,7 +23,7 @@ use crate::signals;
 use crate::thread::InCall;
 
 pub use end::{before_exec, end_by_signal, end_helper, end_in_order, end_without_handover};
-pub use environment::{INHERIT, environment, inherit_name, is_control_fd, keep, variable};
+pub use environment::{INHERIT, environment, inherit_name, keep, variable};
 pub use forks::{child as fork_child, forked, parent as fork_parent, prepare as fork_prepare};
 pub use helper::{become_helper, fork_away};
 pub use last::{watch_this_thread, watch_under_filter};

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
 
 use serde::{Deserialize, Serialize};
-use slipstack_mem::{RawSlice, Region};
+use slipstack_mem::{PrivateFd, RawSlice, Region};
 
 const COOKIE: u32 = 0x03e3_1f20;
 const FLAGS_AT: usize = 4;
@@ -83,7 +83,7 @@ struct Ring {
     /// Position of the client's buffers of this ring in its region; the server reads descriptors.
     buffers: usize,
     /// The other side is woken by it, or wakes us.
-    bell: OwnedFd,
+    bell: PrivateFd,
 }
 
 /// One queue in both directions.
@@ -143,7 +143,7 @@ impl Ring {
             size: 1 << place.log2,
             is_client,
             buffers,
-            bell,
+            bell: bell.into(),
         })
     }
 

@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::epoll;
-use slipstack_mem::{InboxReader, RawSlice, now_ns};
+use slipstack_mem::{InboxReader, PrivateFd, RawSlice, now_ns};
 use slipstack_terms::LinkTags;
 use slipstack_wire::{RxMeta, TxOffload};
 
@@ -45,7 +45,7 @@ const KEEPER_SLOT: u16 = 0;
 #[derive(Debug)]
 pub(super) enum Source {
     Control(Box<Control>, Guard),
-    Asked { pair: OwnedFd, asked_for: u32 },
+    Asked { pair: PrivateFd, asked_for: u32 },
 }
 
 /// The parts with which a slot was adopted.
@@ -58,9 +58,9 @@ pub(super) struct SlotSetup {
     pub board: Board,
     pub steering: Steering,
     /// Wakes this slot.
-    pub bell: OwnedFd,
+    pub bell: PrivateFd,
     /// Wakes slot 0.
-    pub keeper_bell: OwnedFd,
+    pub keeper_bell: PrivateFd,
     pub source: Source,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct MemifSlot {
     setup: SlotSetup,
     inbox: InboxReader,
     /// Everything that this slot sleeps on.
-    epoll: OwnedFd,
+    epoll: PrivateFd,
     link: Option<Connection>,
     /// The link before, whose peer has ended: what it sent before is still to be taken.
     former: Option<Connection>,

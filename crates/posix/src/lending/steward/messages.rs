@@ -51,7 +51,7 @@ impl Steward {
         let _unlisted = self.post.unlisted.lock();
         match hear(&child.control, &mut self.room) {
             Heard::Message(message, len, Some(end)) => {
-                let end = raised(end);
+                let end = raised(end).unlisted();
                 self.lender.note(end.as_raw_fd());
                 Heard::Message(message, len, Some(end))
             }

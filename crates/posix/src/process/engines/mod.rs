@@ -53,8 +53,6 @@ pub(crate) struct Engines {
     /// Taken by the thread that attaches.
     pub(crate) attaching: Lock<()>,
     pub(super) attaching_thread: AtomicUsize,
-    /// Descriptors of engines that are given back and not closed yet.
-    pub(super) closing: Lock<Vec<i32>>,
     pub(crate) absence: Absence,
     /// The last reported reason why there is no stack.
     pub(crate) trouble: Lock<Option<AttachError>>,
@@ -81,7 +79,6 @@ impl Engines {
             homes: Homes::default(),
             attaching: Lock::new(()),
             attaching_thread: AtomicUsize::new(0),
-            closing: Lock::new(Vec::new()),
             absence: Absence::default(),
             trouble: Lock::new(None),
             is_forked: AtomicBool::new(false),

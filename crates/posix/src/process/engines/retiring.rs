@@ -29,14 +29,10 @@ impl Engines {
         if !self.homes.is_unused(it) {
             return None;
         }
-        let (attachment, descriptors) = {
+        let attachment = {
             // A thread that attaches may be about to take it.
             let _turn = self.attaching.lock();
-            let mut closing = self.closing.lock();
-            let attachment = self.homes.take_unused(it)?;
-            let descriptors = descriptors_of(&attachment);
-            closing.extend(&descriptors);
-            (attachment, descriptors)
+            self.homes.take_unused(it)?
         };
         let slot = attachment.driver.slot();
         self.kernel.begin_call();
@@ -49,38 +45,15 @@ impl Engines {
         let engines = Weak::clone(&self.itself);
         Some(Box::new(move || {
             if let Some(engines) = engines.upgrade() {
-                engines.on_closed(slot, &descriptors);
+                engines.on_closed(slot);
             }
         }))
     }
 
-    fn on_closed(&self, slot: Option<u16>, descriptors: &[i32]) {
+    fn on_closed(&self, slot: Option<u16>) {
         if let Some(slot) = slot {
             self.attach.on_given_back(slot);
         }
-        let mut closing = self.closing.lock();
-        for descriptor in descriptors {
-            if let Some(at) = closing.iter().position(|it| it == descriptor) {
-                closing.swap_remove(at);
-            }
-        }
-        drop(closing);
         self.attaching.release();
     }
-
-    /// Forgets, in a forked child, what is closing: those are engines of the parent.
-    pub(crate) fn forget_closing(&self) {
-        self.closing.lock().clear();
-    }
-
-    /// Descriptors of engines that are given back and not closed yet.
-    pub(crate) fn closing(&self) -> Vec<i32> {
-        self.closing.lock().clone()
-    }
-}
-
-fn descriptors_of(attachment: &Attachment) -> Vec<i32> {
-    let mut all = attachment.driver.descriptors();
-    all.extend(attachment.station.sleepers.numbers());
-    all
 }

@@ -143,7 +143,7 @@ impl Process {
     fn make_helper_connection(&self, socket: Arc<Description>) -> Result<HelperConnection, Errno> {
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let pair = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
-        let (ours, theirs) = (raised(pair.0), raised(pair.1));
+        let (ours, theirs) = (raised(pair.0).unlisted(), raised(pair.1).unlisted());
         limit_times(&theirs, &socket)?;
         rustix::io::ioctl_fionbio(&theirs, socket.is_nonblocking())?;
         let names = names_of(&self.ids, &socket);

@@ -166,7 +166,7 @@ impl Lender for Process {
                 Some(number) => raised_copy(number.as_fd()).ok()?,
                 None => raised_copy(self.numbers.anchor().ok()?.as_fd()).ok()?,
             };
-            let number = Descriptor::give(fd);
+            let number = Descriptor::keep(fd);
             self.lending.note(number.number());
             number
         };

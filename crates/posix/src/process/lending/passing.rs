@@ -153,7 +153,7 @@ impl Process {
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let (ours, theirs) = self.lending.listed_pair(|| {
             let pair = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
-            Ok((raised(pair.0), raised(pair.1)))
+            Ok((raised(pair.0).unlisted(), raised(pair.1).unlisted()))
         })?;
         self.lending
             .abstract_names

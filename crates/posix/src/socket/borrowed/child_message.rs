@@ -190,7 +190,7 @@ pub(crate) enum Heard {
 pub(crate) fn control_pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let (ours, theirs) = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
-    Ok((raised(ours), raised(theirs)))
+    Ok((raised(ours).unlisted(), raised(theirs).unlisted()))
 }
 
 /// Receives one message of a child; the data that follows it is put into `room`.

@@ -15,7 +15,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage};
 use rustix::process::Pid;
 use slipstack_channel::control::read_bytes;
 use slipstack_mem::thread::spawn_quiet;
-use slipstack_mem::{Guard, Lock};
+use slipstack_mem::{Guard, Lock, PrivateFd, raised};
 
 use crate::errno::Errno;
 use crate::socket::Left;
@@ -85,7 +85,7 @@ impl Ends for Unlisted {
 /// A child's end.
 #[derive(Debug)]
 pub(crate) struct Control {
-    end: OwnedFd,
+    end: PrivateFd,
     /// Another process than the owner has made it.
     is_branch: bool,
     /// The secret of the owner's heirs; `None`: it is this process's too.
@@ -102,7 +102,7 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) fn new(end: OwnedFd) -> Control {
         Control {
-            end,
+            end: raised(end),
             is_branch: false,
             heirs: None,
             turn: Lock::default(),

@@ -10,30 +10,34 @@ use crate::raw::fail;
 use crate::thread::InCall;
 use crate::{next, process};
 
-/// Our own descriptors have high numbers: no program's usual one is ever looked up.
-const PRIVATE_FROM: c_int = 200;
+/// Lowest of our own descriptors that only the process lists: no program's usual number is ever
+/// looked up there.
+const LISTED_FROM: c_int = 200;
 
 /// Whether `fd` is a descriptor that we need ourselves.
 pub fn is_private(fd: c_int) -> bool {
-    if fd < PRIVATE_FROM {
+    if slipstack_posix::is_private(fd) {
+        return true;
+    }
+    if fd < LISTED_FROM || is_ours(fd) {
         return false;
     }
     let _in_call = InCall::enter();
-    process::is_control_fd(fd) || process::current().is_some_and(|process| process.is_private(fd))
+    process::current().is_some_and(|process| process.is_private(fd))
 }
 
 pub unsafe fn close(fd: c_int) -> c_int {
     // SAFETY: the program's own call.
     let libc = || unsafe { (next::close.get())(fd) };
+    if is_private(fd) {
+        return fail(Errno::EBADF);
+    }
     if is_ours(fd) {
         return answer(
             Restart::Never,
             |process| process.close(fd).map(|()| 0),
             || libc() as isize,
         ) as c_int;
-    }
-    if is_private(fd) {
-        return fail(Errno::EBADF);
     }
     libc()
 }

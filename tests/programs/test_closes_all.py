@@ -1,0 +1,90 @@
+"""Programs that close all numbers which they do not use: the stack behind them goes on."""
+
+import contextlib
+import subprocess
+import time
+
+from harness import test
+from harness.world import PROGRAMS
+
+PORT = 7420
+# As old daemons have it, below which the library's descriptors are among the program's numbers.
+FEW = ("prlimit", "--nofile=1024:1024")
+# The lowest number that is closed: above the standard streams, and above those that a program has.
+LOWEST = (3, 200)
+CLOSING = ("close", "range", "from", "proc")
+MARKING = ("marked", "markedrange")
+# Longer than the library's threads sleep at first.
+PAUSE = 0.3
+SIZE = 300_000
+
+
+@test
+def a_program_may_close_all_numbers_before_its_first_socket(world):
+    check(world, "start", CLOSING)
+
+
+@test
+def a_program_may_close_all_numbers_but_its_listeners(world):
+    check(world, "listen", CLOSING)
+
+
+@test
+def a_program_may_close_all_numbers_but_its_connections(world):
+    check(world, "accepted", CLOSING)
+
+
+@test
+def a_child_may_close_all_numbers_but_its_connections(world):
+    check(world, "child", CLOSING)
+
+
+@test
+def a_child_may_close_all_numbers_before_its_exec(world):
+    check(world, "exec", CLOSING + MARKING)
+
+
+def check(world, moment, ways):
+    program = world.folder / "closes_all"
+    source = PROGRAMS / "closes_all.c"
+    subprocess.run(["gcc", "-O1", "-Wall", "-o", program, source], check=True)
+    cases = [(way, lowest, before) for way in ways for lowest in LOWEST for before in ((), FEW)]
+    for number, (way, lowest, before) in enumerate(cases):
+        port = PORT + number
+        started = world.stack(program, port, moment, way, lowest, before=before)
+        try:
+            world.wait_port(port, process=started)
+            is_served(world, port)
+            assert started.is_running(), "the server has ended"
+        except (AssertionError, OSError) as error:
+            case = f"{way} from {lowest}{', few' if before else ''}"
+            raise AssertionError(f"{case}: {error}\n{started.tail()}") from error
+        assert not started.errors().count("was open"), started.errors()
+        started.kill()
+
+
+def is_served(world, port):
+    """Clients that are there at the same time, and while later ones come."""
+    with contextlib.ExitStack() as ends:
+        socks = []
+        for _ in range(3):
+            socks.append(ends.enter_context(world.connect(port, 5)))
+            for sock in socks:
+                exchange(sock, b"there?")
+        time.sleep(PAUSE)
+        for sock in socks:
+            exchange(sock, bytes(range(250)) * (SIZE // 250))
+            sock.shutdown(1)
+            assert sock.recv(1) == b""
+
+
+def exchange(sock, data):
+    for at in range(0, len(data), 10_000):
+        part = data[at : at + 10_000]
+        sock.sendall(part)
+        got = b""
+        while len(got) < len(part):
+            more = sock.recv(len(part) - len(got))
+            assert more, f"the connection has ended after {at + len(got)} bytes"
+            got += more
+        assert got == part
