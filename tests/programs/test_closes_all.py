@@ -40,18 +40,39 @@ def a_child_may_close_all_numbers_but_its_connections(world):
 
 
 @test
+def a_parent_may_close_all_numbers_but_its_listener(world):
+    """Its children use the connections."""
+    check(world, "parent", CLOSING)
+
+
+@test
+def a_thread_may_close_all_numbers_but_those_of_others(world):
+    check(world, "threads", CLOSING)
+
+
+@test(modes=("inprocess",))
+def a_thread_may_close_all_numbers_beside_engines_of_others(world):
+    check(world, "threads", CLOSING, options=("--thread-engines", "4"))
+
+
+@test(modes=("inprocess",), device="tap")
+def a_program_may_close_all_numbers_beside_a_tap(world):
+    check(world, "accepted", CLOSING[:1])
+
+
+@test
 def a_child_may_close_all_numbers_before_its_exec(world):
     check(world, "exec", CLOSING + MARKING)
 
 
-def check(world, moment, ways):
+def check(world, moment, ways, options=()):
     program = world.folder / "closes_all"
     source = PROGRAMS / "closes_all.c"
-    subprocess.run(["gcc", "-O1", "-Wall", "-o", program, source], check=True)
+    subprocess.run(["gcc", "-O1", "-Wall", "-pthread", "-o", program, source], check=True)
     cases = [(way, lowest, before) for way in ways for lowest in LOWEST for before in ((), FEW)]
     for number, (way, lowest, before) in enumerate(cases):
         port = PORT + number
-        started = world.stack(program, port, moment, way, lowest, before=before)
+        started = world.stack(program, port, moment, way, lowest, before=before, options=options)
         try:
             world.wait_port(port, process=started)
             is_served(world, port)

@@ -1,7 +1,8 @@
 /* `closes_all PORT MOMENT HOW FROM`: an echo server that closes all numbers from FROM on which it
    does not use, as old daemons and children before their exec do. MOMENT: before its first socket
    (start), after listen (listen), with each accepted connection (accepted), or in a child that has
-   the connection, which goes on with it (child) or leaves it to another program (exec). HOW: by
+   the connection, which goes on with it (child) or leaves it to another program (exec), in the
+   parent of such children (parent), or beside threads that wait, one for each (threads). HOW: by
    close in a loop (close), close_range (range), closefrom (from), of the numbers in /proc/self/fd
    (proc), or of none: all are marked close-on-exec, by fcntl (marked) or close_range (markedrange).
    The numbers that became free get a file, which nobody may change. */
@@ -12,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,12 +142,25 @@ static int echo(int sock, int to) {
     return got > 0;
 }
 
-static void serve_in_child(int sock, int listener, const char *program, int is_exec) {
+/* A connection that its thread has left is still the program's number. */
+static void *serve_in_thread(void *given) {
+    int sock = (int)(long)given;
+    static __thread char bytes[1 << 16];
+    ssize_t got;
+    while ((got = recv(sock, bytes, sizeof bytes, 0)) > 0)
+        if (send(sock, bytes, (size_t)got, 0) != got)
+            fail("send");
+    shutdown(sock, SHUT_RDWR);
+    return NULL;
+}
+
+static void serve_in_child(int sock, int listener, const char *program, int closes, int is_exec) {
     int kept[1] = {sock};
     if (fork() != 0)
         return;
     close(listener);
-    close_all(kept, 1);
+    if (closes)
+        close_all(kept, 1);
     if (is_exec) {
         if (dup2(sock, 0) != 0 || dup2(sock, 1) != 1)
             fail("dup2");
@@ -203,9 +218,21 @@ int main(int count, char **words) {
         int sock = accept(listener, NULL, NULL);
         if (sock < 0 || open_socks == CONNECTIONS)
             fail("accept");
-        if (!strcmp(moment, "child") || !strcmp(moment, "exec")) {
-            serve_in_child(sock, listener, words[0], !strcmp(moment, "exec"));
+        int is_parent = !strcmp(moment, "parent"), is_exec = !strcmp(moment, "exec");
+        if (is_parent || is_exec || !strcmp(moment, "child")) {
+            serve_in_child(sock, listener, words[0], !is_parent, is_exec);
             close(sock);
+            if (is_parent)
+                close_all(kept, used);
+            continue;
+        }
+        if (!strcmp(moment, "threads")) {
+            pthread_t thread;
+            if (pthread_create(&thread, NULL, serve_in_thread, (void *)(long)sock) != 0)
+                fail("pthread_create");
+            kept[used++] = sock;
+            usleep(10000);
+            close_all(kept, used);
             continue;
         }
         socks[open_socks++] = sock;

@@ -190,7 +190,7 @@ fn within_table(count: c_int) -> c_int {
     let mut numbers: Vec<c_int> = numbers.collect();
     numbers.sort_unstable();
     // Behind ours there are only those for which there was no room before them. Between those of
-    // ours some are not known as private.
+    // ours some are in no list for a moment.
     let is_counted = |fd| fd >= BEHIND_OURS || process.is_ours(fd);
     let is_programs =
         |fd: &&c_int| **fd < OURS_USUALLY_FROM || is_counted(**fd) && !process.is_private(**fd);
