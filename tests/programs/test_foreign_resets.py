@@ -1,14 +1,17 @@
-"""A peer's reset of a connection that a program without the library has inherited."""
+"""A peer's reset of a connection that a program without the library, or a child, has inherited."""
 
+import fcntl
 import socket
 import struct
 import subprocess
+import termios
 
 from harness import test
 from harness.process import until
 from harness.world import PROGRAMS, PYTHON
 
 PORT = 7000
+MANY = 400_000
 
 SERVER = """
 import socket, subprocess, sys
@@ -69,3 +72,20 @@ def a_program_without_the_library_waits_for_a_reset(world):
 @test
 def a_program_without_the_library_reads_an_end_that_is_no_reset(world):
     assert seen(world, resets=False) == ["question", "end"]
+
+
+@test
+def a_child_reads_slowly_to_the_end_and_then_learns_of_a_reset(world):
+    """Its pair is full when the reset comes."""
+    server = world.stack(PYTHON, PROGRAMS / "reads_slowly.py", PORT)
+    until(lambda: "listening" in server.output(), 10, "the server listens")
+    with world.connect(PORT) as sock:
+        sock.sendall(bytes(MANY))
+        until(lambda: unsent(sock) == 0, 20, "all has been received")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    until(lambda: " " in server.output(), 20, f"the child has read all\n{server.tail()}")
+    assert f"{MANY} reset" in server.output(), server.tail()
+
+
+def unsent(sock):
+    return struct.unpack("i", fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)))[0]

@@ -354,6 +354,24 @@ K1 poll 21
 K1 option 21 error
 K1 write 21 two
 """,
+    "a child shuts down what the peer has reset, and then learns of the reset": """
+A write 21 unread
+A fork K1
+K1 read 21 1
+P close 31
+K1 shutdown 21 1
+K1 read 21 10
+K1 read 21 10
+""",
+    "a child closes what the peer has reset, and its owner learns of it": """
+A write 21 unread
+A fork K1
+K1 read 21 1
+P close 31
+K1 close 21
+A read 21 10
+A close 21
+""",
     "bytes that come after a read's time was over are for the next reader": """
 A fork K1
 K1 read-waiting 21 4000

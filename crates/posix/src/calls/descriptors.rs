@@ -37,6 +37,7 @@ impl Process {
             return Err(Divert::Kernel);
         };
         self.keep_lent_part(&entry);
+        self.lending.part_from_ended(&entry);
         self.let_go(fd, entry);
         close_number(fd);
         Ok(())

@@ -338,6 +338,10 @@ impl Process {
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
                 self.shutdown_borrowed(&socket, it, how)
             }
+            // inet_shutdown(): a reset has closed it.
+            Some(Decided::Foreign(it)) if self.was_reset_untold(&socket, it) => {
+                Err(Errno::ENOTCONN.into())
+            }
             Some(Decided::Foreign(it)) => match self.borrow(&socket, it, ReadRequest::None) {
                 Some(divert) => {
                     it.shut((read, write));

@@ -247,6 +247,7 @@ impl Pump {
         self.has_others = true;
         self.origins.retain(|it| !it.is_unheard);
         self.origins.push(origin);
+        self.note_asker();
         self.request = ReadRequest::None;
     }
 
@@ -293,7 +294,6 @@ impl Pump {
     pub(crate) fn look_again(&mut self) {
         self.on_peer();
         self.on_child(EventFlags::IN | EventFlags::OUT);
-        self.hang_up.look_again();
     }
 
     /// Leaves it to the process which this one is a copy of.
@@ -347,7 +347,7 @@ impl Pump {
     }
 
     pub(crate) fn on_child(&mut self, what: EventFlags) {
-        if self.hang_up.explains(what) {
+        if self.hang_up.awaits_question() {
             return;
         }
         self.childs.gives |= what.contains(EventFlags::IN);

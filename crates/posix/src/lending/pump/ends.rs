@@ -3,7 +3,6 @@
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use rustix::event::epoll::EventFlags;
 use rustix::net::Shutdown;
 
 use super::{Pump, Way, has_hung_up};
@@ -18,43 +17,20 @@ const DRAINS_MAX: usize = 512;
 /// An end of a pair that the steward has shut down although its user has not.
 ///
 /// A reset and two ordinary ends look alike at the pair, so that the user asks which it was. The
-/// pump stays until it has, or has closed its end. As the steward's own end is shut down too, the
-/// kernel reports nothing but one more hang-up then.
+/// pump stays until it has, says that it has closed its end, or has ended. As the steward's own end
+/// is shut down too, what the kernel reports tells nothing of the user any more.
 #[derive(Debug, Default)]
 pub(super) struct HangUp {
     /// Writes of the user fail.
     refuses: bool,
     /// The steward has shut both directions down, and no user has asked why.
     awaits_question: bool,
-    /// The next hang-up that the kernel reports is the steward's own.
-    is_own: bool,
+    /// Set once those who would ask have gone.
+    is_unasked: bool,
 }
 
 impl HangUp {
     pub(super) fn awaits_question(&self) -> bool {
-        self.awaits_question
-    }
-
-    /// Begins to wait for a question: both directions have been shut down.
-    fn begin(&mut self) {
-        self.awaits_question = true;
-        self.is_own = true;
-    }
-
-    /// Another set of the kernel's reports from now on, beginning with what holds already.
-    pub(super) fn look_again(&mut self) {
-        self.is_own = self.awaits_question;
-    }
-
-    /// Returns whether the events of the steward's end say nothing of the user.
-    pub(super) fn explains(&mut self, what: EventFlags) -> bool {
-        if !self.awaits_question {
-            return false;
-        }
-        let is_hang_up = what.intersects(EventFlags::HUP | EventFlags::ERR);
-        if is_hang_up && !std::mem::take(&mut self.is_own) {
-            self.awaits_question = false;
-        }
         self.awaits_question
     }
 }
@@ -141,6 +117,12 @@ impl Pump {
         self.note_hang_up(has_user);
     }
 
+    /// Somebody has come by the pair who asks.
+    pub(super) fn note_asker(&mut self) {
+        self.hang_up.is_unasked = false;
+        self.users_end = None;
+    }
+
     /// Somebody has the pair who cannot announce itself, because it is half closed.
     pub(super) fn read_if_nobody_joins(&mut self) {
         if self.hang_up.refuses {
@@ -151,8 +133,9 @@ impl Pump {
     /// Waits for a question if the steward has shut both directions down.
     fn note_hang_up(&mut self, has_user: bool) {
         let is_stewards = self.hang_up.refuses && self.to_child.is_done;
-        if is_stewards && has_user && !self.hang_up.awaits_question && self.may_be_asked() {
-            self.hang_up.begin();
+        let has_user = has_user && !self.hang_up.is_unasked;
+        if is_stewards && has_user && !self.resets_user && self.may_be_asked() {
+            self.hang_up.awaits_question = true;
         }
     }
 
@@ -161,14 +144,13 @@ impl Pump {
         self.hang_up.awaits_question &= stream.has_error();
     }
 
-    /// No user of `root` is left. Returns whether the pump has waited for a question that nobody
-    /// asks any more.
+    /// No user of `root` has the pair any more. Returns whether the pump has waited for a question
+    /// that nobody asks any more.
     pub(crate) fn note_gone(&mut self, root: u64) -> bool {
         let mut origins = self.origins.iter();
         let is_last = origins.all(|it| it.root == root || it.is_unheard);
-        let awaited = self.hang_up.awaits_question;
-        self.hang_up.awaits_question &= !is_last;
-        awaited && is_last
+        self.hang_up.is_unasked |= is_last;
+        is_last && std::mem::take(&mut self.hang_up.awaits_question)
     }
 
     /// The peer's end, or its reset, has come after all its bytes.
@@ -245,29 +227,5 @@ impl Pump {
         lender.close_pair(self.child, users_end);
         let joining = self.joining.into_iter();
         joining.for_each(|control| lender.close_noted(control));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_second_hang_up_behind_the_stewards_own_is_its_users() {
-        let mut hang_up = HangUp::default();
-        assert!(!hang_up.explains(EventFlags::HUP), "the user's");
-        hang_up.begin();
-        assert!(hang_up.explains(EventFlags::IN | EventFlags::HUP));
-        assert!(hang_up.awaits_question() && hang_up.explains(EventFlags::IN));
-        assert!(!hang_up.explains(EventFlags::HUP) && !hang_up.awaits_question());
-    }
-
-    #[test]
-    fn a_steward_that_goes_on_finds_its_own_hang_up_once_more() {
-        let mut hang_up = HangUp::default();
-        hang_up.begin();
-        assert!(hang_up.explains(EventFlags::HUP));
-        hang_up.look_again();
-        assert!(hang_up.explains(EventFlags::HUP) && !hang_up.explains(EventFlags::HUP));
     }
 }

@@ -91,7 +91,7 @@ impl Steward {
             }
             (MessageKind::Share, None) => self.on_share(key, message),
             (MessageKind::Pass, None) => self.on_pass(root, message),
-            (MessageKind::Part, None) => self.part(root, |pump| pump.is_of(root, message.token)),
+            (MessageKind::Part, None) => self.on_part(root, message),
             (MessageKind::Read | MessageKind::ReadNow | MessageKind::Shut, None) => {
                 self.on_pump_message(root, message);
                 let child = self.children.get(&key);
@@ -169,6 +169,17 @@ impl Steward {
                 pump.read(ReadRequest::All);
             }
             self.ready.push(*key);
+        }
+    }
+
+    fn on_part(&mut self, root: u64, message: Message) {
+        self.part(root, |pump| pump.is_of(root, message.token));
+        // Children of the child may have the pair too.
+        if self.is_only_child(root) {
+            let mut pumps = self.pumps.iter_mut();
+            let found = pumps.find(|(_, pump)| pump.is_of(root, message.token));
+            let over = found.and_then(|(key, pump)| pump.note_gone(root).then_some(*key));
+            self.ready.extend(over);
         }
     }
 

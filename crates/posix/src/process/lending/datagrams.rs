@@ -401,8 +401,12 @@ impl Process {
     /// Asks about a connection. `None`: there is no owner any more, or it does not answer in time.
     pub(super) fn ask_of_connection(&self, it: &Borrowed, call: Call) -> Option<Reply> {
         let request = Request::new(call, [0, 0]);
+        let now_ns = || self.kernel.now_ns();
         let answer = self.ask(it, &request, (&[], 0), |control, message, parts, max| {
-            control.call_briefly(message, parts, max)
+            // An error that is taken after this has returned would be lost.
+            let is_silent = control.is_silent();
+            let answer = (!is_silent).then(|| control.call_in_time(now_ns, message, parts, max));
+            answer?.ok()
         });
         answer.map(|(reply, _)| reply)
     }

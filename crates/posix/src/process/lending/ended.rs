@@ -16,7 +16,9 @@ use slipstack_mem::Descriptor;
 use crate::errno::Errno;
 use crate::lending::Lending;
 use crate::process::Process;
+use crate::process::table::Entry;
 use crate::socket::borrowed::Borrowed;
+use crate::socket::borrowed::child_message::MessageKind;
 use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::requests::Call;
 use crate::socket::description::{Decided, Description, Kind};
@@ -84,6 +86,8 @@ impl Process {
     fn cause_of_end(&self, it: &Borrowed) -> BorrowedEnd {
         let error = match self.ask_of_end(it, Call::EndOfReading) {
             Some(error) => error,
+            // It may be stopped.
+            None if it.is_owner_silent() => None,
             // With the owner the connection is gone.
             None => it.hears_end().then_some(Errno::ECONNRESET),
         };
@@ -138,6 +142,11 @@ impl Process {
         }
     }
 
+    /// Whether the peer has reset a borrowed connection, and nobody has taken the error.
+    pub(crate) fn was_reset_untold(&self, socket: &Description, it: &Borrowed) -> bool {
+        it.is_taken() && self.lending.was_reset(socket) && self.untaken_error(socket) != 0
+    }
+
     /// Returns POLLERR for a borrowed connection with an error that nobody has taken, otherwise 0.
     pub(crate) fn untaken_error(&self, socket: &Description) -> i16 {
         match socket.decided() {
@@ -181,6 +190,21 @@ impl Lending {
         let is_kept_out = self.keeps_out.load(Ordering::Relaxed);
         let has_ended = |control: Arc<Control>| control.has_ended(Duration::ZERO);
         !is_kept_out && !it.is_left_to_others() && it.control().is_some_and(has_ended)
+    }
+
+    /// Says that the last number of a pair that has hung up is about to be closed: the steward,
+    /// which waits for a question about the end, does not see that.
+    pub(crate) fn part_from_ended(&self, entry: &Entry) {
+        if let Entry::Socket(socket) = entry
+            && let Some(Decided::Foreign(it)) = socket.decided()
+            && socket.kind == Kind::Stream
+            && it.is_taken()
+            && !self.keeps_out.load(Ordering::Relaxed)
+            && socket.cold.lock().numbers.len() == 1
+            && is_hung_up(socket)
+        {
+            it.say(MessageKind::Part, 0);
+        }
     }
 
     /// Whether a write to the pair would fail.

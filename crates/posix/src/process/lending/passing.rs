@@ -243,7 +243,8 @@ impl Process {
         }
         self.lending.arrivals.fetch_add(1, Ordering::Relaxed);
         let joined = self.join(number, names);
-        let is_half_closed = joined.is_none() && takes_nothing(number);
+        let keeps_out = self.lending.keeps_out.load(Ordering::Relaxed);
+        let is_half_closed = joined.is_none() && !keeps_out && takes_nothing(number);
         let it = Borrowed::sent(names, pair, joined);
         if is_half_closed {
             // Once the peer has ended its direction too, the pair looks as after a reset.
