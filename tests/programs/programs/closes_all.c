@@ -222,8 +222,11 @@ int main(int count, char **words) {
         if (is_parent || is_exec || !strcmp(moment, "child")) {
             serve_in_child(sock, listener, words[0], !is_parent, is_exec);
             close(sock);
-            if (is_parent)
+            if (is_parent) {
+                /* The child has its connection then. */
+                usleep(50000);
                 close_all(kept, used);
+            }
             continue;
         }
         if (!strcmp(moment, "threads")) {

@@ -235,6 +235,8 @@ impl Process {
             // The kernel's descriptors of unused ones are closed with all others.
             self.forget_sockets(first, last);
         }
+        // The steward's thread may be receiving an end of a pair that is not listed yet.
+        let _unlisted = self.lending.post.unlisted.lock();
         self.close_others(first, last, flags)
     }
 
