@@ -5,6 +5,7 @@ import subprocess
 import time
 
 from harness import test
+from harness.process import until
 from harness.world import PROGRAMS
 
 PORT = 7420
@@ -16,6 +17,8 @@ CLOSING = ("close", "range", "from", "proc")
 MARKING = ("marked", "markedrange")
 # Longer than the library's threads sleep at first.
 PAUSE = 0.3
+# The standard streams, and what the library needs for further sockets.
+LEFT_MOST = 8
 SIZE = 300_000
 
 
@@ -65,10 +68,40 @@ def a_child_may_close_all_numbers_before_its_exec(world):
     check(world, "exec", CLOSING + MARKING)
 
 
-def check(world, moment, ways, options=()):
+@test
+def descendants_that_close_all_numbers_keep_none_of_their_ancestors(world):
+    """Each has an engine, or the way to one, of its own."""
+    program = built(world)
+    for number, (way, before) in enumerate((way, few) for way in CLOSING for few in ((), FEW)):
+        port = PORT + 10 * number
+        started = world.stack(program, port, "generations", way, 3, before=before)
+        until(
+            lambda started=started: started.output().count("left") == 3,
+            10,
+            f"three have closed all\n{started.tail()}",
+        )
+        left = [int(line.split()[0]) for line in started.output().splitlines()]
+        assert max(left) <= LEFT_MOST, f"{way}: {left}"
+        started.kill()
+
+
+@test
+def a_number_that_was_closed_past_the_library_is_the_programs(world):
+    started = world.stack(built(world), PORT, "past", "close", LOWEST[1])
+    until(lambda: not started.is_running(), 10, f"it has ended\n{started.tail()}")
+    said = started.output().split("\n")
+    assert said.count("closed") > 1 and not any(said[said.count("closed") :]), said
+
+
+def built(world):
     program = world.folder / "closes_all"
     source = PROGRAMS / "closes_all.c"
     subprocess.run(["gcc", "-O1", "-Wall", "-pthread", "-o", program, source], check=True)
+    return program
+
+
+def check(world, moment, ways, options=()):
+    program = built(world)
     cases = [(way, lowest, before) for way in ways for lowest in LOWEST for before in ((), FEW)]
     for number, (way, lowest, before) in enumerate(cases):
         port = PORT + number

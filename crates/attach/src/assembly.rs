@@ -17,7 +17,7 @@ use slipstack_engine::{
 };
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::thread::thread_id;
-use slipstack_mem::{Doorbell, Lock, PrivateFd, Region, now_ns, raised};
+use slipstack_mem::{Doorbell, Lock, PrivateFd, Region, now_ns};
 use tracing::info;
 
 use crate::door::random_u64;
@@ -156,7 +156,7 @@ fn assemble_hooked(
     let fd = directory
         .try_clone_fd()
         .map_err(Error::io("share the channel"))?;
-    link.register_region(raised(fd))?;
+    link.register_region(fd.into())?;
     let slot = parts.lease.slot;
     let bell = parts.inboxes.bells().get(usize::from(slot));
     let bell = bell.cloned().ok_or(Error::Confused)?;
@@ -324,7 +324,7 @@ fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {
             Descriptor::Inbox => inbox = Some(fd),
             Descriptor::InboxDoorbell => bells.push(fd),
             Descriptor::Neighbours => neighbours = Some(fd),
-            Descriptor::Claim => claim = Some(raised(fd)),
+            Descriptor::Claim => claim = Some(fd.into()),
             _ => return Err(Error::Confused),
         }
     }

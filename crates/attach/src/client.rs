@@ -575,7 +575,7 @@ impl Attach for Client {
         let Ok(copy) = region.try_clone_to_owned() else {
             return;
         };
-        let copy = raised(copy);
+        let copy = PrivateFd::of_engine(copy);
         let state = self.state().lock();
         let to_instance = |socket: &ControlSocket| {
             let _ = socket.send(&Request::RegisterReport, &[copy.as_fd()]);

@@ -8,7 +8,7 @@ use slipstack_channel::control::{
     ControlError, ControlSocket, Reply, Request, TIME_WAITS_PER_MESSAGE, TimeWaitEntry, Welcome,
 };
 use slipstack_config::Settings;
-use slipstack_mem::{Lock, PrivateFd, now_ns, raised};
+use slipstack_mem::{Lock, PrivateFd, now_ns};
 use tracing::{debug, warn};
 
 use crate::door::{ANSWER_MS, Identity, by_path, introduce, through_inherited};
@@ -278,7 +278,7 @@ fn copy(socket: &ControlSocket) -> Option<Arc<PrivateFd>> {
         .as_fd()
         .try_clone_to_owned()
         .ok()
-        .map(|fd| Arc::new(raised(fd)))
+        .map(|fd| Arc::new(PrivateFd::of_engine(fd)))
 }
 
 fn exchange(

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use slipstack_mem::{PrivateFd, RawSlice, raised};
+use slipstack_mem::{PrivateFd, RawSlice};
 use slipstack_terms::LinkTags;
 use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
@@ -89,7 +89,7 @@ impl Recorder {
 }
 
 fn open(plan: &Plan, path: &Path) -> io::Result<Capture<BufWriter<PrivateFd>>> {
-    let file = raised(File::create(path)?.into());
+    let file = PrivateFd::of_engine(File::create(path)?.into());
     Capture::new(BufWriter::new(file), &plan.interface, plan.snaplen)
 }
 

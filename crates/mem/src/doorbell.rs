@@ -23,7 +23,7 @@ impl Doorbell {
     /// Makes a doorbell from a descriptor that another process passed.
     pub fn from_fd(fd: OwnedFd) -> Doorbell {
         Doorbell {
-            fd: Arc::new(crate::descriptor::raised(fd)),
+            fd: Arc::new(PrivateFd::of_engine(fd)),
         }
     }
 

@@ -35,7 +35,8 @@ pub use bytering::{ByteRing, RING_LOG2_MAX, RING_LOG2_MIN, RingWord};
 pub use clock::{monotonic_ns_at, now_ns, wall_ns_at};
 pub use command_ring::{CommandReader, CommandRing, PAYLOAD_WORDS};
 pub use descriptor::{
-    Descriptor, OURS_USUALLY_FROM, PrivateFd, is_private, privates, raised, raised_copy,
+    Descriptor, OURS_USUALLY_FROM, PrivateFd, is_parents, is_private, leave_to_parent, parents,
+    privates, raised, raised_copy,
 };
 pub use doorbell::Doorbell;
 pub use event_ring::{EventReader, EventWriter, Overrun};

@@ -71,7 +71,7 @@ impl Region {
     }
 
     fn map_for(file: OwnedFd, len: usize, access: MprotectFlags) -> io::Result<Region> {
-        let file = crate::descriptor::raised(file);
+        let file = PrivateFd::of_engine(file);
         let mapping = Mapping::shared(file.as_fd(), len, access)?;
         Ok(Region {
             view: mapping.view(),

@@ -48,5 +48,5 @@ pub use slipstack_mem::thread::{
     at_begin as at_begin_of_threads, await_begun as await_begun_threads, own as own_threads,
     spawn_quiet,
 };
-pub use slipstack_mem::{Descriptor, OURS_USUALLY_FROM, is_private};
+pub use slipstack_mem::{Descriptor, OURS_USUALLY_FROM, is_parents, is_private};
 pub use socket::options::SO_SETFIB;

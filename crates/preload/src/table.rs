@@ -132,7 +132,7 @@ symbols! {
     descriptor [dup] (fd: c_int) -> c_int => descriptors::abi::dup;
     whole [dup2, __dup2] (old: c_int, new: c_int) -> c_int => descriptors::abi::dup2;
     whole [dup3] (old: c_int, new: c_int, flags: c_int) -> c_int => descriptors::abi::dup3;
-    descriptor [fcntl, __fcntl, fcntl64] (fd: c_int, command: c_int, argument: usize)
+    whole [fcntl, __fcntl, fcntl64] (fd: c_int, command: c_int, argument: usize)
         -> c_int => descriptors::abi::fcntl;
     descriptor [ioctl] (fd: c_int, request: c_ulong, argument: *mut c_void)
         -> c_int => descriptors::abi::ioctl;

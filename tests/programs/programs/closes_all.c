@@ -2,7 +2,10 @@
    does not use, as old daemons and children before their exec do. MOMENT: before its first socket
    (start), after listen (listen), with each accepted connection (accepted), or in a child that has
    the connection, which goes on with it (child) or leaves it to another program (exec), in the
-   parent of such children (parent), or beside threads that wait, one for each (threads). HOW: by
+   parent of such children (parent), or beside threads that wait, one for each (threads). Or
+   (generations) three descendants close all of their parents' numbers, and tell how many are left;
+   each listens then, at a port of its own. Or (past) the numbers that the program does not know of
+   are closed by the system call itself, and used for a file, which it closes. HOW: by
    close in a loop (close), close_range (range), closefrom (from), of the numbers in /proc/self/fd
    (proc), or of none: all are marked close-on-exec, by fcntl (marked) or close_range (markedrange).
    The numbers that became free get a file, which nobody may change. */
@@ -18,9 +21,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define CONNECTIONS 64
@@ -174,6 +179,75 @@ static void serve_in_child(int sock, int listener, const char *program, int clos
     exit(0);
 }
 
+static int count_numbers(void) {
+    DIR *all = opendir("/proc/self/fd");
+    int count = 0;
+    if (!all)
+        fail("/proc/self/fd");
+    while (readdir(all))
+        count++;
+    closedir(all);
+    return count - 3;
+}
+
+static int listen_at(int port) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons((unsigned short)port)};
+    int sock = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
+    setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (bind(sock, (struct sockaddr *)&name, sizeof name) != 0 || listen(sock, 50) != 0)
+        fail("listen");
+    return sock;
+}
+
+static void generations(int port) {
+    for (int listener = -1, generation = 0;; generation++) {
+        if (generation > 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            close(listener);
+            close_all(NULL, 0);
+            printf("%d left\n", count_numbers());
+        }
+        listener = listen_at(port + generation);
+        struct pollfd waits = {.fd = listener, .events = POLLIN};
+        poll(&waits, 1, 200);
+        fflush(stdout);
+        if (generation == 3 || fork() != 0)
+            break;
+    }
+    for (;;)
+        pause();
+}
+
+/* The system call itself, which no library sees. */
+static void close_itself(int number) {
+#if defined(__x86_64__)
+    long result = SYS_close;
+    __asm__ volatile("syscall" : "+a"(result) : "D"((long)number) : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+    register long call __asm__("x8") = SYS_close;
+    register long result __asm__("x0") = number;
+    __asm__ volatile("svc 0" : "+r"(result) : "r"(call) : "memory");
+#else
+#error "unknown processor"
+#endif
+}
+
+static void close_past_the_library(void) {
+    struct stat found;
+    if ((file = open("/dev/null", O_RDWR)) < 0)
+        fail("/dev/null");
+    for (int number = from; number < 8192; number++) {
+        if (fstat(number, &found) != 0 || close(number) == 0)
+            continue;
+        close_itself(number);
+        if (fcntl(file, F_DUPFD, number) != number)
+            fprintf(stderr, "%d is not free\n", number);
+        printf("%s\n", close(number) == 0 ? "closed" : strerror(errno));
+    }
+    fflush(stdout);
+    raise(SIGKILL);
+}
+
 int main(int count, char **words) {
     if (count == 2 && !strcmp(words[1], "session")) {
         while (echo(0, 1))
@@ -183,20 +257,19 @@ int main(int count, char **words) {
     if (count != 5)
         return 2;
     const char *moment = words[2];
-    struct sockaddr_in name = {.sin_family = AF_INET,
-                               .sin_port = htons((unsigned short)atoi(words[1]))};
-    int kept[CONNECTIONS + FILES + 2], used = 0, socks[CONNECTIONS], open_socks = 0, yes = 1;
+    int kept[CONNECTIONS + FILES + 2], used = 0, socks[CONNECTIONS], open_socks = 0;
     how = words[3];
     from = atoi(words[4]);
     signal(SIGCHLD, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     if (!strcmp(moment, "start"))
         close_all(kept, 0);
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (bind(listener, (struct sockaddr *)&name, sizeof name) != 0 || listen(listener, 50) != 0)
-        fail("listen");
+    if (!strcmp(moment, "generations"))
+        generations(atoi(words[1]));
+    int listener = listen_at(atoi(words[1]));
     kept[used++] = listener;
+    if (!strcmp(moment, "past"))
+        close_past_the_library();
     if (!strcmp(moment, "listen")) {
         close_all(kept, used);
         used = take_numbers(kept, used);

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use slipstack_mem::{PrivateFd, raised};
+use slipstack_mem::PrivateFd;
 use slipstack_terms::is_supported_map;
 
 use super::sys::{self, MapInfo};
@@ -27,7 +27,7 @@ impl ProgramMap {
         if !is_supported_map(info.kind, info.value_len) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let fd = raised(fd);
+        let fd = PrivateFd::of_engine(fd);
         Ok(ProgramMap { fd, info })
     }
 

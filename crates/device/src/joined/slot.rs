@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use slipstack_mem::{Descriptor, PrivateFd, RawSlice, raised};
+use slipstack_mem::{Descriptor, PrivateFd, RawSlice};
 use slipstack_terms::LinkTags;
 use slipstack_wire::{LinkId, RxMeta, TxOffload};
 
@@ -36,7 +36,7 @@ pub(super) struct JoinedSlot {
 
 impl JoinedSlot {
     pub(super) fn new(devices: Vec<Box<dyn Device>>, info: DeviceInfo) -> io::Result<JoinedSlot> {
-        let epoll = raised(epoll::create(CreateFlags::CLOEXEC)?);
+        let epoll = PrivateFd::of_engine(epoll::create(CreateFlags::CLOEXEC)?);
         let mut ports = Vec::new();
         for device in devices {
             if let Some(fd) = Descriptor::new(device.poll_fd()) {

@@ -106,8 +106,8 @@ impl Control {
     ) -> io::Result<Control> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let control = Control {
-            epoll: slipstack_mem::raised(epoll::create(epoll::CreateFlags::CLOEXEC)?),
-            timer: slipstack_mem::raised(timerfd_create(TimerfdClockId::Monotonic, flags)?),
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?.into(),
+            timer: timerfd_create(TimerfdClockId::Monotonic, flags)?.into(),
             options,
             listener: listener.map(PrivateFd::from),
             neighbours,
@@ -247,7 +247,7 @@ impl Control {
     }
 
     fn take_on(&mut self, socket: OwnedFd) {
-        let socket = slipstack_mem::raised(socket);
+        let socket = PrivateFd::of_engine(socket);
         if self.watch(socket.as_fd(), PEER).is_ok() {
             self.peer = Some(Peer {
                 socket,

@@ -65,7 +65,7 @@ impl Guard {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         Ok(Guard {
-            timer: slipstack_mem::raised(timer),
+            timer: timer.into(),
             is_running: false,
             is_due: false,
             is_needed: false,

@@ -12,7 +12,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::{Block, PcapNgReader};
 use pcap_file::{DataLink, PcapError, TsResolution};
 use serde::{Deserialize, Serialize};
-use slipstack_mem::{PrivateFd, raised};
+use slipstack_mem::PrivateFd;
 use slipstack_wire::flow::FrameFlow;
 use slipstack_wire::protocol;
 
@@ -85,7 +85,7 @@ impl Frames {
     fn open(file: &File) -> Result<Frames, String> {
         let source = || -> Result<Source, String> {
             let file = file.try_clone().map_err(|error| error.to_string())?;
-            let file = raised(file.into());
+            let file = PrivateFd::of_engine(file.into());
             Ok(BufReader::new(FileReader { file, at: 0 }))
         };
         if let Ok(blocks) = PcapNgReader::new(source()?) {

@@ -23,7 +23,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use slipstack_mem::{Descriptor, PrivateFd, RawSlice, raised};
+use slipstack_mem::{Descriptor, PrivateFd, RawSlice};
 use slipstack_wire::flow::is_syn_ack;
 use slipstack_wire::rss::QueueMap;
 use slipstack_wire::{RxMeta, TxOffload};
@@ -73,7 +73,7 @@ impl Sink for Watched<'_> {
 
 impl XdpSlot {
     fn new(packet: PacketSlot, socket: Socket, map: Option<QueueMap>) -> io::Result<XdpSlot> {
-        let epoll = raised(epoll::create(CreateFlags::CLOEXEC)?);
+        let epoll = PrivateFd::of_engine(epoll::create(CreateFlags::CLOEXEC)?);
         let add = |fd| epoll::add(&epoll, fd, EventData::new_u64(0), EventFlags::IN);
         add(socket.fd())?;
         let packet_fd = Descriptor::new(packet.poll_fd()).ok_or(io::ErrorKind::NotFound)?;

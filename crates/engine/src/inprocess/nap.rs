@@ -14,7 +14,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use slipstack_mem::{Lock, PrivateFd, raised};
+use slipstack_mem::{Lock, PrivateFd};
 
 use super::length::Length;
 
@@ -200,7 +200,7 @@ fn make_timer() -> Option<PrivateFd> {
     let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
     timerfd_create(TimerfdClockId::Monotonic, flags)
         .ok()
-        .map(raised)
+        .map(PrivateFd::of_engine)
 }
 
 /// Sets the timer again, which makes it unreadable until then.

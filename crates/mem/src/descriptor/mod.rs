@@ -9,7 +9,7 @@ mod sys;
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-pub use private::{PrivateFd, is_private, privates};
+pub use private::{PrivateFd, is_parents, is_private, leave_to_parent, parents, privates};
 pub use sys::Descriptor;
 
 /// Lowest number of our own descriptors, if the limit allows it. A forked child has a table with

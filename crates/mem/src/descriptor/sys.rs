@@ -21,7 +21,10 @@ impl Descriptor {
     /// Hands a descriptor of ours over to the program.
     #[must_use]
     pub fn give(fd: OwnedFd) -> Self {
-        Descriptor(fd.into_raw_fd())
+        let number = Descriptor(fd.into_raw_fd());
+        // One of ours that had it may have been closed past us.
+        number.unlist();
+        number
     }
 
     /// A descriptor of ours by its number, which stays listed until [`Descriptor::close`].
@@ -35,6 +38,16 @@ impl Descriptor {
     /// Lists a descriptor that this process has inherited, as [`Descriptor::keep`] does.
     pub fn list(self) {
         private::list(self.as_fd());
+    }
+
+    /// Takes a number from the list whose descriptor is not the library's any more.
+    pub fn unlist(self) {
+        private::forget(self.0);
+    }
+
+    /// Leaves a listed descriptor to the parent, as [`super::leave_to_parent`] does with others.
+    pub fn leave_to_parent(self) {
+        private::leave_one(self.0);
     }
 
     #[must_use]

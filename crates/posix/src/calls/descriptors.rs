@@ -45,10 +45,16 @@ impl Process {
 
     /// Forgets our state of this number, because a new kernel descriptor has it now.
     pub fn invalidate(&self, fd: i32) {
+        if let Some(number) = Descriptor::new(fd) {
+            number.unlist();
+        }
         if self.table.is_ours(fd)
             && let Some(entry) = self.table.take(fd)
         {
             self.let_go(fd, entry);
+        }
+        if self.lending.is_stewards(fd) {
+            self.lending.forget(fd);
         }
     }
 
@@ -216,6 +222,7 @@ impl Process {
             }
             return Err(error.into());
         }
+        to.unlist();
         if let Some(before) = before {
             self.let_go(new, before);
         }
@@ -272,6 +279,14 @@ impl Process {
 
     /// Closes what else the program has open.
     pub(crate) fn close_others(&self, first: u32, last: u32, flags: u32) -> Outcome<()> {
+        if flags & CLOSE_RANGE_CLOEXEC == 0 {
+            // Before another thread can be given one of them.
+            slipstack_mem::parents()
+                .into_iter()
+                .filter(|fd| u32::try_from(*fd).is_ok_and(|fd| first <= fd && fd <= last))
+                .filter_map(Descriptor::new)
+                .for_each(Descriptor::unlist);
+        }
         let mut from = first;
         for private in self.lending.privates() {
             let Ok(private) = u32::try_from(private) else {

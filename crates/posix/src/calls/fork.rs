@@ -180,6 +180,8 @@ impl Process {
     /// datagram sockets become intents again, and the engine is not ours. Nothing is closed or
     /// sent.
     pub fn fork_child(&self) {
+        // Before anything is made that is this process's own.
+        slipstack_mem::leave_to_parent();
         self.lending.release();
         self.lending.bringing.release();
         let held = self.release_all(|entry| !matches!(entry, Entry::Socket(_)));
@@ -189,7 +191,7 @@ impl Process {
         sets.iter().for_each(|set| _ = set.inner.release());
         // Threads of the parent hold on to them as well; not even their destructors run.
         mem::forget(held);
-        self.engines.station.sleepers.reset();
+        self.engines.station.sleepers.reset(self.kernel.thread());
         self.owners.reset();
         // The channel and the engine behind it are the parent's; not even their destructors run.
         mem::forget(self.engines.place.lock().take());

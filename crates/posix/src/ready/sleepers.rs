@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use slipstack_mem::Lock;
+use slipstack_mem::{Descriptor, Lock};
 
 use crate::ready::lead::Lead;
 use crate::ready::waiter::{Rings, Waiter, WaiterPool};
@@ -346,8 +346,15 @@ impl Sleepers {
 
     /// Resets the list in a forked child, because the sleepers were other threads of the parent.
     /// The sockets they watched are the parent's too, so they are forgotten without being touched.
-    pub(crate) fn reset(&self) {
-        std::mem::forget(std::mem::take(&mut *self.asleep.lock()));
+    /// `thread` is the child's, which may have forked in a handler and sleep on.
+    pub(crate) fn reset(&self, thread: usize) {
+        let asleep = std::mem::take(&mut *self.asleep.lock());
+        for sleeper in asleep.iter().filter(|it| it.thread != thread) {
+            if let Some(doorbell) = Descriptor::new(sleeper.waiter.doorbell()) {
+                doorbell.leave_to_parent();
+            }
+        }
+        std::mem::forget(asleep);
         self.count.store(0, Ordering::Relaxed);
         self.is_led.store(false, Ordering::Relaxed);
         self.lead.vacate();

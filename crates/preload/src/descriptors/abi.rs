@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_ulong, c_void};
 
 use slipstack_posix::{Errno, Owner, OwnerKind, Process};
 
-use super::closing::abi::is_private;
+use super::closing::abi::{is_private, take_from_parent};
 use super::created;
 use crate::call::{Restart, answer_uncancelled, is_ours};
 use crate::next;
@@ -27,6 +27,7 @@ pub unsafe fn dup(fd: c_int) -> c_int {
 pub unsafe fn dup2(old: c_int, new: c_int) -> c_int {
     let concerns_us = is_ours(old) || is_ours(new) || is_private(new);
     if old == new || !concerns_us {
+        take_from_parent(new);
         // SAFETY: the program's own call.
         return unsafe { (next::dup2.get())(old, new) };
     }
@@ -43,6 +44,7 @@ pub unsafe fn dup2(old: c_int, new: c_int) -> c_int {
 pub unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     let concerns_us = is_ours(old) || is_ours(new) || is_private(new);
     if old == new || !concerns_us {
+        take_from_parent(new);
         // SAFETY: the program's own call.
         return unsafe { (next::dup3.get())(old, new, flags) };
     }
@@ -57,16 +59,24 @@ pub unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 }
 
 pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    if command == libc::F_SETFD && is_private(fd) {
+        // Whoever changes all descriptors goes on, and ours stay as they are over an exec.
+        return 0;
+    }
+    if !is_ours(fd) {
+        // SAFETY: the program's own call.
+        let result = unsafe { (next::fcntl.get())(fd, command, argument) };
+        if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+            created(result);
+        }
+        return result;
+    }
     if matches!(command, F_SETOWN_EX | F_GETOWN_EX) && is_ours(fd) {
         // SAFETY: null or a struct of the program's.
         return match unsafe { (argument as *mut OwnerEx).as_mut() } {
             Some(owner) => owner_ex(fd, command, owner),
             None => fail(Errno::EFAULT),
         };
-    }
-    if command == libc::F_SETFD && is_private(fd) {
-        // Whoever changes all descriptors goes on, and ours stay as they are over an exec.
-        return 0;
     }
     let result = answer_uncancelled(
         Restart::Never,

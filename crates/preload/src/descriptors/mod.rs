@@ -7,11 +7,14 @@ pub mod identity;
 use crate::process;
 use crate::thread::{self, InCall};
 
-/// libc has made a kernel descriptor. If we thought the number was a socket of ours, it
-/// was closed behind our back (by a raw system call, or inside libc).
+/// libc has made a kernel descriptor. If we thought the number was a socket of ours, or a
+/// descriptor of the library's own, it was closed behind our back (by a raw system call, or inside
+/// libc).
 #[inline]
 pub fn created(fd: i32) {
-    if fd >= 0 && process::is_ours(fd) && !thread::current().is_in_call() {
+    let is_known =
+        || process::is_ours(fd) || closing::abi::is_private(fd) || slipstack_posix::is_parents(fd);
+    if fd >= 0 && is_known() && !thread::current().is_in_call() {
         forget(fd);
     }
 }

@@ -102,7 +102,7 @@ impl MemifSlot {
             source: errno.into(),
         };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
-        let epoll = slipstack_mem::raised(epoll);
+        let epoll = PrivateFd::of_engine(epoll);
         let source = match &setup.source {
             Source::Control(control, guard) => {
                 watch(&epoll, guard.fd()).map_err(failed)?;

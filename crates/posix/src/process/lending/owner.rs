@@ -214,6 +214,9 @@ impl Lender for Process {
     fn close_steward_number(&self, number: i32) {
         // The program may have closed it, and somebody else may have it.
         let Some(entry) = self.table.take(number) else {
+            if self.lending.is_stewards(number) {
+                Descriptor::new(number).inspect(|it| it.unlist());
+            }
             return self.lending.forget(number);
         };
         self.keep_lent_part(&entry);

@@ -3,7 +3,7 @@
 
 use core::ffi::{c_int, c_uint};
 
-use slipstack_posix::Errno;
+use slipstack_posix::{Descriptor, Errno};
 
 use crate::call::{Restart, answer, answer_uncancelled, is_ours};
 use crate::raw::fail;
@@ -39,7 +39,22 @@ pub unsafe fn close(fd: c_int) -> c_int {
             || libc() as isize,
         ) as c_int;
     }
+    if take_from_parent(fd) {
+        libc();
+        return fail(Errno::EBADF);
+    }
     libc()
+}
+
+/// Whether `fd` was only open because an engine of the parent's has it. It is not any more: it is
+/// about to be closed, or replaced.
+#[inline]
+pub fn take_from_parent(fd: c_int) -> bool {
+    let is_parents = slipstack_posix::is_parents(fd);
+    if is_parents && let Some(number) = Descriptor::new(fd) {
+        number.unlist();
+    }
+    is_parents
 }
 
 pub unsafe fn closefrom(first: c_int) {
