@@ -22,6 +22,11 @@ class Other:
         self.namespace = world._namespace("o")
         for address in (OTHER, world.PEER):
             self.namespace.ip("addr", "add", f"{address}/32", "dev", "lo")
+        # An interface with the number of the stack's.
+        with world.stack_ns.inside():
+            index = socket.if_nametoindex("eth1")
+        words = f"link add sham index {index} type veth peer name sham2 index 1000"
+        self.namespace.ip(*words.split())
         self.answer(world.peer_ns, "peer")
         self.answer(self.namespace, "other")
 
@@ -101,6 +106,12 @@ def threads(world, how):
     assert (said["list other"], said["list returned"]) == (there, here), run.output()
     assert (said["call other"], said["ask other"]) == (" other", " other"), run.output()
     assert (said["call returned"], said["ask returned"]) == (" peer", " peer"), run.output()
+    for how in ("", " by number"):
+        asked = f" lo=127.0.0.1 eth1={world.address} eth1 {world.address} sham No such device"
+        assert said[f"socket of home{how}"] == asked, run.output()
+        asked = f" lo=127.0.0.1 lo={OTHER} lo={world.PEER} eth1 No such device"
+        asked += " sham Cannot assign requested address"
+        assert said[f"socket of other{how}"] == asked, run.output()
     home, away = ("home",), ("other",)
     expect(
         other,

@@ -128,6 +128,37 @@ static void list(const char *where) {
     printf("list %s:%s\n", where, line);
 }
 
+static void ask_about(const char *name, int sock, int by_number) {
+    struct ifreq about = {0};
+    char text[64];
+    strcpy(about.ifr_name, name);
+    int result = by_number ? syscall(SYS_ioctl, sock, SIOCGIFADDR, &about)
+                           : ioctl(sock, SIOCGIFADDR, &about);
+    struct sockaddr_in *got = (struct sockaddr_in *)&about.ifr_addr;
+    inet_ntop(AF_INET, &got->sin_addr, text, sizeof text);
+    printf(" %s %s", name, result == 0 ? text : strerror(errno));
+}
+
+/* What a socket tells of the interfaces of its own namespace. */
+static void ask(const char *where, int sock) {
+    char text[64];
+    for (int by_number = 0; by_number < 2; by_number++) {
+        static struct ifreq found[32];
+        struct ifconf some = {.ifc_len = sizeof found, .ifc_req = found};
+        checked(by_number ? (int)syscall(SYS_ioctl, sock, SIOCGIFCONF, &some)
+                          : ioctl(sock, SIOCGIFCONF, &some), "SIOCGIFCONF");
+        printf("%s%s:", where, by_number ? " by number" : "");
+        for (int at = 0; at < some.ifc_len / (int)sizeof *found; at++) {
+            struct sockaddr_in *got = (struct sockaddr_in *)&found[at].ifr_addr;
+            inet_ntop(AF_INET, &got->sin_addr, text, sizeof text);
+            printf(" %s=%s", found[at].ifr_name, text);
+        }
+        ask_about("eth1", sock, by_number);
+        ask_about("sham", sock, by_number);
+        printf("\n");
+    }
+}
+
 /* Who answers at the peer's address. */
 static void call(const char *where) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9000)};
@@ -152,7 +183,7 @@ static void call(const char *where) {
     printf("ask %s: %s\n", where, text);
 }
 
-static int early, taken;
+static int early, taken, unused_socket;
 
 static void *in_other_by_its_maker(void *unused) {
     listen_on(1, "other");
@@ -169,7 +200,9 @@ static void *visitor(void *unused) {
     start(serve, &at_home);
     list("other");
     call("other");
+    ask("socket of home", unused_socket);
     int made_here = stream();
+    ask("socket of other", made_here);
     enter(home, 1);
     listen_with(made_here, 2, "other");
     listen_on(3, "home");
@@ -182,6 +215,7 @@ static void threads(int is_first) {
     pthread_t thread;
     early = stream();
     taken = stream();
+    unused_socket = checked(socket(AF_INET, SOCK_DGRAM, 0), "socket");
     checked(bound(taken, "0.0.0.0", first_port + 6), "bind");
     checked(listen(taken, 8), "listen");
     if (!is_first) {

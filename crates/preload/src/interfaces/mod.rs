@@ -23,6 +23,17 @@ fn own_addresses() -> Vec<OwnAddress> {
     process.own_addresses()
 }
 
+/// As [`own_addresses`], for a request on `fd`: a socket is in the network namespace in which it
+/// was made, wherever the thread is.
+#[cold]
+fn own_addresses_at(fd: i32) -> Vec<OwnAddress> {
+    let Some(process) = process::activate() else {
+        return Vec::new();
+    };
+    let _in_call = InCall::enter();
+    process.own_addresses_at(fd)
+}
+
 /// The number of an interface that the stack alone has: a VLAN of the device.
 #[cold]
 fn number_of(name: &[u8]) -> Option<u32> {

@@ -47,7 +47,7 @@ impl Process {
         if let Some(Entry::Routes(socket)) = self.table.find(fd) {
             let bytes = bufs.iter().flat_map(|buf| buf.iter().copied());
             let begin: Vec<u8> = bytes.take(QUESTION_MAX).collect();
-            let addresses = Question::read(&begin, || self.own_addresses());
+            let addresses = Question::read(&begin, || self.own_addresses_at(fd));
             let asked = match addresses {
                 Some(addresses) => Some(Asked::Addresses(addresses)),
                 None => self.route_answer(&begin).map(Asked::Route),

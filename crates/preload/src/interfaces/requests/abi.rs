@@ -4,8 +4,10 @@ use core::ffi::{c_int, c_ulong, c_void};
 
 use slipstack_posix::OwnAddress;
 
-use super::super::own_addresses;
+use super::super::own_addresses_at;
 use super::{LIST, Request, is_about_address};
+use crate::call::is_ours;
+use crate::namespace::is_elsewhere;
 use crate::thread::InCall;
 use crate::{next, process, raw};
 
@@ -21,6 +23,10 @@ struct List {
 /// # Safety
 /// As `ioctl`.
 pub unsafe fn ask(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    if !is_ours(fd) && is_elsewhere() {
+        // SAFETY: the program's own request.
+        return unsafe { (next::ioctl.get())(fd, request, argument) };
+    }
     if request == LIST {
         // SAFETY: the program's own request.
         return unsafe { list(fd, argument) };
@@ -35,7 +41,7 @@ pub unsafe fn ask(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
             && about.is_some_and(|about| about.answer_by_stack(request));
         return if is_answered { 0 } else { result };
     }
-    let own = own_addresses();
+    let own = own_addresses_at(fd);
     // SAFETY: null or the program's structure.
     let about = unsafe { argument.cast::<Request>().as_mut() };
     let mut own = own.iter().filter(|own| own.ip.is_ipv4());
@@ -72,7 +78,7 @@ unsafe fn list(fd: c_int, argument: *mut c_void) -> c_int {
         return result;
     };
     const ONE: usize = size_of::<Request>();
-    let own = own_addresses();
+    let own = own_addresses_at(fd);
     for own in own.iter().filter(|own| own.ip.is_ipv4()) {
         let (filled, room) = (list.len.max(0) as usize, room.max(0) as usize);
         if !list.at.is_null() {
