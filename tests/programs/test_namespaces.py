@@ -67,15 +67,10 @@ class Other:
         return told
 
 
-def built(world):
+def started(world, how, *words):
     program = world.folder / "namespaces"
     source = PROGRAMS / "namespaces.c"
     subprocess.run(["gcc", "-Wall", "-pthread", "-o", program, source], check=True)
-    return program
-
-
-def started(world, how, *words):
-    program = built(world)
     other = Other(world)
     run = world.stack(program, how, other.namespace.path, PORT, *words)
     world.wait_port(PORT, process=run)
@@ -157,15 +152,6 @@ def children_enter_namespaces_of_their_own(world):
         assert said[f"connect {how}"] == " Network is unreachable", run.output()
         assert said[f"index {how}"] == " 0", run.output()
     expect(other, run, {0: ("home",), 5: ("home",)})
-
-
-@test(modes=("inprocess", "instance"))
-def a_child_in_a_namespace_starts_no_keeper_there(world):
-    """Nor does it use one that it finds there."""
-    program = built(world)
-    run = world.stack(program, "lost", Other(world).namespace.path, PORT)
-    assert told(run)["closed"] == " 0", run.output()
-    assert "in another network namespace than its stack" in run.errors(), run.tail()
 
 
 @test(modes=MODES)

@@ -14,7 +14,7 @@ use slipstack_keeper::{DeviceChoice, Options, Spread};
 use slipstack_mem::Descriptor;
 
 use crate::error::Error;
-use crate::{namespace, network};
+use crate::network;
 
 /// Longest wait for an answer.
 pub const ANSWER_MS: u64 = 10_000;
@@ -193,14 +193,7 @@ pub fn through_inherited(number: RawFd) -> Option<ControlSocket> {
 }
 
 /// A new connection by path, to the first instance if there are any.
-///
-/// # Errors
-/// Paths are those of the calling thread's network namespace: a keeper that is found, or started,
-/// in another than the stack's has another network.
 pub fn by_path(settings: &Settings) -> Result<ControlSocket, Error> {
-    if namespace::is_at_home() == Some(false) {
-        return Err(Error::OtherNamespace);
-    }
     let instance = settings.instances.first();
     let path = match instance {
         Some(name) => instance_directory(settings, name)?.instance_socket(name)?,

@@ -27,8 +27,6 @@ pub enum Error {
     Start(String),
     /// Another keeper holds the device, and is not to be reached (yet).
     Elsewhere,
-    /// The calling thread is in another network namespace than the stack.
-    OtherNamespace,
     /// A keeper is there and gives no answer.
     Unresponsive {
         interface: String,
@@ -113,10 +111,6 @@ impl fmt::Display for Error {
             Error::Refused { message, .. } | Error::Start(message) => f.write_str(message),
             Error::Control(error) => error.fmt(f),
             Error::Elsewhere => write!(f, "another keeper holds the device and does not answer"),
-            Error::OtherNamespace => f.write_str(
-                "the program is in another network namespace than its stack, whose keeper cannot \
-                 be found from there",
-            ),
             Error::Unresponsive { interface, pid } => write_unresponsive(f, interface, *pid),
             Error::Spawn { bin, error } => write!(
                 f,

@@ -58,7 +58,6 @@ fn connect_or_start(settings: &Settings, may_come_again: bool) -> Result<Control
         Err(error @ Error::Control(ControlError::TimedOut)) => {
             return Err(or_unresponsive(error, settings, None));
         }
-        Err(Error::OtherNamespace) => return Err(Error::OtherNamespace),
         Err(_) => {}
     }
     match start(settings) {

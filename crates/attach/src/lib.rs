@@ -37,7 +37,7 @@ pub use inherited::inherited_sockets;
 pub use instance::instance_main;
 pub use keeper::keeper_main;
 pub use launch::{Launched, launch};
-pub use namespace::{NetworkNamespace, has_home, is_at_home};
+pub use namespace::network_namespace;
 pub use network::wanted_network;
 pub use planned::planned;
 pub use queues::{HookMaker, Queues};

@@ -229,7 +229,6 @@ impl KeeperClient {
                 Err(Error::Refused { refusal, message }) => {
                     return Err(Error::Refused { refusal, message });
                 }
-                Err(Error::OtherNamespace) => return Err(Error::OtherNamespace),
                 // Silence has lasted long enough when it is an error.
                 Err(error @ Error::Control(ControlError::TimedOut)) => return Err(error),
                 Err(error) if attempt == attempts => return Err(error),

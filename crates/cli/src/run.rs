@@ -10,15 +10,11 @@ use std::process::{Command, ExitCode};
 use clap::ArgMatches;
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::thread::CpuSet;
-use slipstack_attach::NetworkNamespace;
 use slipstack_config::{Layers, LogLevel, OPTION, Settings};
 
 use crate::failure::Failure;
 use crate::given::settings;
 use crate::{host, log, program, topology};
-
-/// Tells the program and its children the namespace of their stack.
-const NAMESPACE: &str = "SLIPSTACK_NETNS";
 
 pub const LIBRARY: &str = "libslipstack.so";
 
@@ -122,11 +118,9 @@ fn set_environment(command: &mut Command, layers: &Layers, own: &Path) {
         command.env(name, text);
     }
     command.env(OPTION.bin.env, own);
-    // A namespace that another `slipstack run` around this one has named is not this one's.
-    match NetworkNamespace::of_this_thread() {
-        Some(own) => command.env(NAMESPACE, own.to_string()),
-        None => command.env_remove(NAMESPACE),
-    };
+    if let Some(number) = slipstack_attach::network_namespace() {
+        command.env("SLIPSTACK_NETNS", number.to_string());
+    }
 }
 
 fn own_path() -> Result<PathBuf, Failure> {

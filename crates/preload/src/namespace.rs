@@ -10,18 +10,18 @@
 //! that it matters. A forked child has one thread, and asks once, as does a program that was
 //! started elsewhere.
 
-use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use core::sync::atomic::{AtomicU8, AtomicU64};
 use std::ffi::CString;
-
-use slipstack_attach::NetworkNamespace;
 
 use crate::thread::InCall;
 
-/// The namespace in which `slipstack run` started the first program, for all that
+/// The number of the namespace in which `slipstack run` started the first program, for all that
 /// follow it.
 const VARIABLE: &str = "SLIPSTACK_NETNS";
 
+/// The number of the stack's namespace; 0: this program is none of ours.
+static HOME: AtomicU64 = AtomicU64::new(0);
 /// The place of the program's threads, as far as it is known.
 static PLACE: AtomicU8 = AtomicU8::new(AT_HOME);
 
@@ -35,18 +35,15 @@ const APART: u8 = 3;
 /// Learns the stack's namespace from the program's variables. A program that was started without
 /// `slipstack run`, by the loader's variables alone, is there.
 pub fn begin(variables: &mut Vec<CString>) {
-    let namespace = |variable: &CString| {
+    let number = |variable: &CString| {
         let (name, value) = variable.to_str().ok()?.split_once('=')?;
-        (name == VARIABLE).then(|| NetworkNamespace::parse(value))?
+        (name == VARIABLE).then(|| value.parse().ok())?
     };
-    if let Some(home) = variables.iter().find_map(namespace) {
-        home.make_home();
+    if let Some(home) = variables.iter().find_map(number) {
+        HOME.store(home, Relaxed);
         PLACE.store(UNSEEN, Relaxed);
-        return;
-    }
-    let _in_call = InCall::enter();
-    if let Some(home) = NetworkNamespace::of_this_thread() {
-        home.make_home();
+    } else if let Some(home) = of_this_thread() {
+        HOME.store(home, Relaxed);
         variables.extend(CString::new(format!("{VARIABLE}={home}")));
     }
 }
@@ -63,15 +60,11 @@ pub fn is_elsewhere() -> bool {
 
 #[cold]
 fn look(place: u8) -> bool {
-    let is_at_home = {
-        let _in_call = InCall::enter();
-        slipstack_attach::is_at_home()
-    };
-    // A program in which that cannot be told may have no further descriptor, and gets no socket.
-    let Some(is_at_home) = is_at_home else {
+    // A program that may have no further descriptor gets no socket either.
+    let Some(here) = of_this_thread() else {
         return false;
     };
-    let is_elsewhere = !is_at_home;
+    let is_elsewhere = here != HOME.load(Relaxed);
     if place == UNSEEN {
         let seen = if is_elsewhere { ELSEWHERE } else { AT_HOME };
         // A thread that leaves has said so before.
@@ -89,10 +82,15 @@ pub fn are_apart() -> bool {
 /// Notes that a thread, or a child that shares our memory, is about to leave. Returns true if all
 /// have been together until now.
 pub fn part() -> bool {
-    slipstack_attach::has_home() && PLACE.swap(APART, AcqRel) != APART
+    HOME.load(Relaxed) != 0 && PLACE.swap(APART, AcqRel) != APART
 }
 
 /// The child of a fork has one thread.
 pub fn after_fork_child() {
     let _ = PLACE.compare_exchange(APART, UNSEEN, AcqRel, Relaxed);
+}
+
+fn of_this_thread() -> Option<u64> {
+    let _in_call = InCall::enter();
+    slipstack_attach::network_namespace()
 }

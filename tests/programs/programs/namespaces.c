@@ -15,7 +15,6 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -338,29 +337,6 @@ static void own(void) {
     listen_on(5, "home");
 }
 
-/* A child waits in the other namespace, without the way to the keeper that it was started with. */
-static void lose_the_keeper(void) {
-    const char *way = getenv("SLIPSTACK_CONTROL_FD");
-    long result = way ? SYS_close : SYS_getpid;
-#if defined(__x86_64__)
-    /* No library sees this one. */
-    long number = way ? atoi(way) : 0;
-    __asm__ volatile("syscall" : "+a"(result) : "D"(number) : "rcx", "r11", "memory");
-#endif
-    early = stream();
-    checked(bound(early, "0.0.0.0", first_port), "bind");
-    checked(listen(early, 8), "listen");
-    pid_t child = checked(fork(), "fork");
-    if (child == 0) {
-        enter_other();
-        struct pollfd waits = {.fd = early, .events = POLLIN};
-        poll(&waits, 1, 1000);
-        _exit(0);
-    }
-    waitpid(child, 0, 0);
-    printf("closed: %ld\n", result);
-}
-
 int main(int count, char **arguments) {
     if (count < 4)
         return 2;
@@ -373,8 +349,6 @@ int main(int count, char **arguments) {
         program();
     else if (strcmp(words[1], "own") == 0)
         own();
-    else if (strcmp(words[1], "lost") == 0)
-        lose_the_keeper();
     else
         threads(strcmp(words[1], "first") == 0);
     printf("ready\n");

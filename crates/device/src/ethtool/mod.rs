@@ -121,17 +121,6 @@ pub(crate) struct Driver {
     pub bus: String,
 }
 
-/// Number of the calling thread's network namespace, which no other one has until the machine is
-/// restarted. A machine without internet protocols, and a filter that allows none, have it too.
-///
-/// # Errors
-/// The kernel is older than Linux 5.14, or no descriptor is left.
-pub fn namespace_of_this_thread() -> io::Result<u64> {
-    let flags = SocketFlags::CLOEXEC;
-    let any = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-    sys::namespace(any.as_fd())
-}
-
 impl Ethtool {
     /// # Errors
     /// No descriptor is left.
