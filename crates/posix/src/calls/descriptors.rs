@@ -215,7 +215,10 @@ impl Process {
         };
         let entry = self.table.find(old);
         let before = self.table.take(new);
-        before.iter().for_each(|it| self.keep_lent_part(it));
+        if let Some(before) = &before {
+            self.keep_lent_part(before);
+            self.lending.part_from_ended(before);
+        }
         if let Err(error) = to.replace_with(from.as_fd(), flags & libc::O_CLOEXEC != 0) {
             if let Some(before) = before {
                 self.table.put(new, before);

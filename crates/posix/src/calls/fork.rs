@@ -216,6 +216,9 @@ impl Process {
             };
             let flags = rustix::io::fcntl_getfd(fd.as_fd());
             if flags.is_ok_and(|flags| flags.contains(rustix::io::FdFlags::CLOEXEC)) {
+                if let Some(entry) = self.table.find(number) {
+                    self.lending.part_from_ended(&entry);
+                }
                 continue;
             }
             let socket = match self.table.find(number) {

@@ -508,7 +508,8 @@ impl Pump {
     }
 
     fn receive(&mut self, stream: &Stream, room: &mut [u8], how: How) -> usize {
-        // Whoever looks for an error first takes it, as on the kernel: the steward does not.
+        // The process that looks for an error first takes it, as on the kernel: the steward does
+        // not.
         match stream.dequeue_as(&mut [IoSliceMut::new(room)], how, Stream::peek_error) {
             Err(StreamError::Wait) => {
                 self.peers.gives = false;

@@ -60,7 +60,7 @@ pub unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 
 pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     if command == libc::F_SETFD && is_private(fd) {
-        // Whoever changes all descriptors goes on, and ours stay as they are over an exec.
+        // A program that changes all descriptors goes on, and ours stay as they are over an exec.
         return 0;
     }
     if !is_ours(fd) {

@@ -96,7 +96,7 @@ impl Pump {
     pub(super) fn refuse_writes(&mut self, stream: &Stream) {
         let is_over = || match self.is_heard() {
             true => stream.has_error() || stream.sends_no_more(),
-            // Whoever cannot announce itself any more learns all by the pair.
+            // A user that cannot announce itself any more learns all by the pair.
             false => stream.is_reset_behind_fin(),
         };
         if !self.to_peer.is_done && !self.is_shut && is_over() {

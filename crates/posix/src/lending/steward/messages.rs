@@ -173,13 +173,16 @@ impl Steward {
     }
 
     fn on_part(&mut self, root: u64, message: Message) {
-        self.part(root, |pump| pump.is_of(root, message.token));
+        let is_it = |pump: &Pump| pump.is_of(root, message.token);
         // Children of the child may have the pair too.
         if self.is_only_child(root) {
             let mut pumps = self.pumps.iter_mut();
-            let found = pumps.find(|(_, pump)| pump.is_of(root, message.token));
+            let found = pumps.find(|(_, pump)| is_it(pump));
             let over = found.and_then(|(key, pump)| pump.note_gone(root).then_some(*key));
             self.ready.extend(over);
+        }
+        if message.amount == 0 {
+            self.part(root, is_it);
         }
     }
 

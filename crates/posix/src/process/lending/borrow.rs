@@ -414,6 +414,8 @@ impl Process {
         }
         self.table.each_borrowed(|socket, it| {
             self.take_borrowed(socket, it, ReadRequest::All);
+            // From now on this process asks nothing.
+            it.say(MessageKind::Part, 1);
             it.stop_counting(&*self.kernel, socket);
         });
     }
@@ -423,6 +425,7 @@ impl Process {
         self.lending.keeps_out.store(true, Ordering::Relaxed);
         self.table.each_borrowed(|socket, it| {
             self.hold_borrowed(socket, it, UserKind::WithLibrary);
+            it.say(MessageKind::Part, 1);
         });
     }
 }

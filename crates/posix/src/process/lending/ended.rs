@@ -86,8 +86,6 @@ impl Process {
     fn cause_of_end(&self, it: &Borrowed) -> BorrowedEnd {
         let error = match self.ask_of_end(it, Call::EndOfReading) {
             Some(error) => error,
-            // It may be stopped.
-            None if it.is_owner_silent() => None,
             // With the owner the connection is gone.
             None => it.hears_end().then_some(Errno::ECONNRESET),
         };
@@ -203,7 +201,7 @@ impl Lending {
             && socket.cold.lock().numbers.len() == 1
             && is_hung_up(socket)
         {
-            it.say(MessageKind::Part, 0);
+            it.say(MessageKind::Part, 1);
         }
     }
 

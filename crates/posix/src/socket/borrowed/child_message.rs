@@ -46,7 +46,8 @@ pub(crate) enum MessageKind {
     /// The child passes its end of the pair on to a program that may not be heard; `amount` is not
     /// 0 if that one is to read at once.
     Pass = 12,
-    /// The child has closed an end that it has passed on.
+    /// The child has closed an end that it has passed on; if `amount` is not 0, it closes one that
+    /// has ended, or asks no questions about that.
     Part = 13,
     /// The child wants no more data until it asks again.
     Hold = 14,
