@@ -5,6 +5,7 @@ import socket
 import struct
 import subprocess
 import termios
+import time
 
 from harness import test
 from harness.process import until
@@ -85,6 +86,27 @@ def a_child_reads_slowly_to_the_end_and_then_learns_of_a_reset(world):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     until(lambda: " " in server.output(), 20, f"the child has read all\n{server.tail()}")
     assert f"{MANY} reset" in server.output(), server.tail()
+
+
+@test
+def nothing_is_left_of_reset_connections_that_a_child_lets_go(world):
+    """Neither where it closes them nor where it puts other files under their numbers."""
+    cue = world.folder / "cue"
+    server = world.stack(PYTHON, PROGRAMS / "reset_pairs.py", PORT, 20, cue)
+    until(lambda: "listening" in server.output(), 10, "the server listens")
+    socks = [world.connect(PORT) for _ in range(20)]
+    for sock in socks:
+        sock.sendall(b"x")
+    until(lambda: "all read" in server.output(), 10, f"all is read\n{server.tail()}")
+    for sock in socks:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.close()
+    time.sleep(0.2)
+    cue.touch()
+    until(lambda: "more" in server.output(), 10, f"the child has let go\n{server.tail()}")
+    more = int(server.output().split("more")[1])
+    # The way to the child, and what an engine has.
+    assert more <= 4, f"{more} sockets more than before"
 
 
 def unsent(sock):
