@@ -25,7 +25,8 @@
  *          asks   the same; says to the asker how many of the sockets got their datagram back
  *          train  sends 200 datagrams "train 0" and so on from one socket, one each millisecond
  * UDP 7001 echo, 7002 answers each datagram with two, 7003 with ten joined ones (UDP_SEGMENT),
- *     7011 echo over IPv6, 7004 with its type of service and time to live
+ *     7011 echo over IPv6, 7004 with its type of service and time to live, 7005 is silent;
+ *     "?" it answers with the number of datagrams that came more than 50 ms ago
  */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -309,6 +310,25 @@ static void *serve_headers(void *argument) {
     }
 }
 
+static void *serve_silently(void *argument) {
+    int fd = (intptr_t)argument, count = 0;
+    struct timespec last = {0}, now;
+    struct sockaddr_in6 from;
+    char buf[64];
+    for (;;) {
+        socklen_t len = sizeof from;
+        ssize_t n = recvfrom(fd, buf, sizeof buf, 0, (void *)&from, &len);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (n != 1 || *buf != '?') {
+            last = now, count++;
+            continue;
+        }
+        double ms = (now.tv_sec - last.tv_sec) * 1e3 + (now.tv_nsec - last.tv_nsec) / 1e6;
+        sendto(fd, buf, sprintf(buf, "%d", ms > 50 ? count : 0), 0, (void *)&from, len);
+        count = 0;
+    }
+}
+
 static void *serve_udp(void *argument) {
     int fd = (intptr_t)argument;
     struct sockaddr_in own;
@@ -338,6 +358,7 @@ int main(void) {
     for (int port = 7001; port <= 7003; port++)
         pthread_create(&thread, 0, serve_udp, (void *)(intptr_t)open_port(SOCK_DGRAM, port));
     pthread_create(&thread, 0, serve_headers, (void *)(intptr_t)open_port(SOCK_DGRAM, 7004));
+    pthread_create(&thread, 0, serve_silently, (void *)(intptr_t)open_port(SOCK_DGRAM, 7005));
     pthread_create(&thread, 0, serve_udp, (void *)(intptr_t)open_port6(7011));
     puts("ready");
     fflush(stdout);

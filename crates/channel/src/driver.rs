@@ -59,6 +59,12 @@ pub trait Driver: Send + Sync {
     /// if it sleeps. Cheap when there is nothing.
     fn commands(&self);
 
+    /// Sees to it that something that was pushed, and is held for more to follow, leaves soon also
+    /// if the program does not come back: who carries it out then is awake, or it leaves now.
+    fn note_held(&self) {
+        self.commands();
+    }
+
     /// Returns whether spinning is useful: not when it keeps the engine from the processor.
     fn may_spin(&self) -> bool {
         true

@@ -264,6 +264,13 @@ impl Driver for InProcess {
         }
     }
 
+    fn note_held(&self) {
+        // A ticker that sleeps on the device sees a program that has come back with the next frame.
+        if self.ticker.is_none() || self.shared.ticker_until.load(Ordering::Acquire) != 0 {
+            self.commands();
+        }
+    }
+
     fn would_nap(&self) -> bool {
         self.naps.may_nap()
     }

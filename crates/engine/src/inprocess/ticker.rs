@@ -15,7 +15,7 @@
 use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipstack_channel::Closed;
@@ -255,6 +255,13 @@ impl Watch {
         let look_ns = self.look_for_use();
         if self.shared.is_over() {
             return Mode::Away;
+        }
+        // A program that has come back meanwhile may hold something, and has not seen the sleep.
+        fence(Ordering::SeqCst);
+        if let timed @ Mode::Timed { .. } = self.mode_of_age() {
+            self.shared.ticker_until.store(0, Ordering::Release);
+            self.looks.take();
+            return timed;
         }
         let now = now_ns();
         let until_ns = deadline.map_or(look_ns, |at| at.0.min(look_ns));

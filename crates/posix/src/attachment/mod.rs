@@ -169,6 +169,8 @@ impl Attachment {
         if batch.is_due(thread, socket, || kernel.now_ns()) {
             self.commands();
             sleepers.nudge(|| kernel.now_ns());
+        } else if !batch.is_in_burst(thread) {
+            self.driver.note_held();
         }
     }
 
@@ -195,10 +197,7 @@ impl Attachment {
         let is_attended = now_ns.saturating_sub(turned_ns) < ATTENDED_NS;
         let has_more = || self.program.rx_available(sock) > 0;
         if batch.holds() && is_attended && answers.are_held(thread, count, has_more(), now_ns) {
-            if !batch.has_net() {
-                // An instance that sleeps is woken; one at work looks before it sleeps.
-                self.driver.commands();
-            }
+            self.driver.note_held();
             sleepers.nudge(|| now_ns);
             return;
         }

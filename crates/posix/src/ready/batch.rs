@@ -59,11 +59,6 @@ impl Batch {
         self.owner.store(thread, Ordering::Relaxed);
     }
 
-    /// Whether a stand-in sends held data if the thread comes back late.
-    pub(crate) fn has_net(&self) -> bool {
-        self.has_net.load(Ordering::Relaxed)
-    }
-
     /// Whether sends are held at all.
     pub(crate) fn holds(&self) -> bool {
         self.rules.has(Rule::Holds)
