@@ -115,11 +115,14 @@ class Backend:
         return self.says(sock, b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + OK, rest=buffer)
 
     def on_early(self, sock, head, buffer):
-        return self.says(
-            sock,
-            b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno",
-            False,
+        sock.sendall(
+            b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno"
         )
+        sock.shutdown(socket.SHUT_WR)
+        # If it were closed with bytes unread, nginx could read the reset before the answer.
+        while sock.recv(1 << 16):
+            pass
+        return False, b""
 
     def on_cut_head(self, sock, head, buffer):
         return self.says(sock, b"HTTP/1.1 200 OK\r\nContent-Le", False)
