@@ -307,15 +307,16 @@ impl Process {
         };
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
-                if write {
-                    self.follow_users_to_end(&socket);
-                }
                 if stream.is_attempt() {
                     // As [`Stream::shutdown`] does, and its port is free.
                     disconnect_stream(&socket, stream);
                     return Ok(());
                 }
-                stream.shutdown(read, write)?;
+                if write {
+                    self.shut_behind_users(&socket, stream, read)?;
+                } else {
+                    stream.shutdown(read, false)?;
+                }
                 if write {
                     stream.attachment().after_push(&*self.kernel, socket.id);
                 }

@@ -189,7 +189,7 @@ impl Steward {
         if has_more {
             self.ready.push(*key);
         }
-        if !pump.is_at_rest() {
+        if !pump.is_at_rest() || !pump.may_take_end(stream) {
             return Leaving::Later;
         }
         // A peer that takes nothing holds up what the child has written.

@@ -36,7 +36,7 @@ pub(crate) enum Charge {
         key: Option<u64>,
     },
     /// One connection for the holder of the other end of its pair.
-    Pump(Pump),
+    Pump(Box<Pump>),
 }
 
 /// A steward without a thread of its own.
@@ -238,6 +238,12 @@ impl Post {
         inner.sources.have_any_for(socket.id)
             || self.is_listening.load(Ordering::SeqCst)
             || socket.lent.is_moving()
+    }
+
+    /// Whether there are such bytes in a pair or in the steward's hands.
+    pub(crate) fn has_unmoved_bytes(&self, socket: &Description) -> bool {
+        let inner = self.inner.lock();
+        inner.sources.have_bytes_for(socket.id) || socket.lent.is_moving()
     }
 
     /// Waits until users' ends have been reset, before the process ends.

@@ -2,27 +2,29 @@
 
 mod datagrams;
 mod ends;
+mod last;
 mod loans;
 mod moving;
+mod pieces;
 mod resting;
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::SendFlags;
 use slipstack_channel::Loan;
 
 use crate::lending::lender::Lender;
 use crate::lending::pump::ends::HangUp;
 use crate::lending::pump::loans::Counts;
+use crate::lending::pump::pieces::give_child;
 use crate::lending::users_end::UsersEnd;
 use crate::socket::borrowed::ReadRequest;
 use crate::socket::description::{Decided, Description};
-use crate::socket::{How, Push, Stream, StreamError};
+use crate::socket::{How, Stream, StreamError};
 
 /// Bytes that are moved at once, and that wait in one direction at most.
 pub(crate) const ROOM: usize = 68 << 10;
@@ -172,6 +174,8 @@ pub(crate) struct Pump {
     is_moving: bool,
     /// The connection counts the pair as one whose users may write.
     is_writer: bool,
+    /// Bytes of the pair that are to leave before the end of the direction, once one awaits them.
+    last: Option<usize>,
     /// The process that has made the pair, if it is another one.
     user: Option<u32>,
     /// Other processes may have the user's end of the pair: the user has made a child or sent the
@@ -219,6 +223,7 @@ impl Pump {
             signs: 0,
             is_moving: false,
             is_writer: false,
+            last: None,
         }
     }
 
@@ -325,6 +330,11 @@ impl Pump {
     pub(crate) fn shut(&mut self, [reads, writes]: [bool; 2]) {
         self.has_shut_reading |= reads;
         self.is_shut |= writes;
+        if let Some(Decided::Stream(stream)) = self.socket.decided()
+            && writes
+        {
+            self.end_for_all(stream);
+        }
     }
 
     /// Whether the steward is to look whether the program has closed its own numbers.
@@ -401,13 +411,15 @@ impl Pump {
         } else if self.to_peer.may_read() && self.childs.gives {
             self.note_loan(stream, Loan::taking);
             self.note_moving(true);
+            let room = self.last_of(room);
             let count = self.read_child(lender, room);
+            self.note_last_read(count);
             let passed = self.pass_to_peer(stream, Some(&room[..count]));
             passed.map(|_| count)
         } else {
             Some(0)
         };
-        if passed.is_none() {
+        if passed.is_none() || self.last.is_some() && !self.has_last() {
             self.end_writing();
         }
         self.note_moving(!self.to_peer.is_empty());
@@ -545,54 +557,4 @@ pub(crate) fn has_hung_up(end: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(end, PollFlags::empty())];
     let found = rustix::event::poll(&mut fds, Some(&Timespec::default()));
     found.is_ok() && fds[0].revents().contains(PollFlags::HUP)
-}
-
-/// `None`: it takes no more. `is_reset` is set if that is an error, which is taken here.
-fn give_peer(
-    stream: &Stream,
-    bytes: &[u8],
-    takes: &mut bool,
-    is_reset: &mut bool,
-) -> Option<usize> {
-    let mut send = |bytes: &[u8]| match stream.enqueue(&[IoSlice::new(bytes)], Push::Now) {
-        Ok(count) => Some(count),
-        Err(StreamError::Wait) => Some(0),
-        Err(StreamError::Pipe) => None,
-        Err(StreamError::Errno(_)) => {
-            *is_reset = true;
-            None
-        }
-    };
-    if bytes.is_empty() {
-        return Some(0);
-    }
-    if stream.has_error() {
-        *is_reset = true;
-        return None;
-    }
-    let mut sent = send(bytes)?;
-    // Another thread may have handed out the event of new room before any thread waited for it.
-    while sent < bytes.len() && stream.has_room_again() {
-        match send(&bytes[sent..])? {
-            0 => break,
-            count => sent += count,
-        }
-    }
-    *takes = sent == bytes.len();
-    Some(sent)
-}
-
-/// `None`: it takes no more.
-fn give_child(child: &OwnedFd, bytes: &[u8], takes: &mut bool) -> Option<usize> {
-    if bytes.is_empty() {
-        return Some(0);
-    }
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    let sent = match retry_on_intr(|| rustix::net::send(child, bytes, flags)) {
-        Ok(count) => count,
-        Err(Errno::AGAIN) => 0,
-        Err(_) => return None,
-    };
-    *takes = sent == bytes.len();
-    Some(sent)
 }

@@ -32,7 +32,16 @@ impl Sources {
 
     /// Whether there are bytes about the connection `id`, or a message that may be about it.
     pub(crate) fn have_any_for(&self, id: u64) -> bool {
-        let are_its = self.0.iter().filter(|it| it.of.is_none_or(|of| of == id));
+        self.have_any_of(|source| source.of.is_none_or(|of| of == id))
+    }
+
+    /// Whether there are bytes of the connection `id`.
+    pub(crate) fn have_bytes_for(&self, id: u64) -> bool {
+        self.have_any_of(|source| source.of == Some(id))
+    }
+
+    fn have_any_of(&self, is_meant: impl Fn(&Source) -> bool) -> bool {
+        let are_its = self.0.iter().filter(|it| is_meant(it));
         let numbers = are_its.filter_map(|it| Some((Descriptor::new(it.number)?, it.of.is_some())));
         let numbers: Vec<(Descriptor, bool)> = numbers.collect();
         let fds = numbers.iter();

@@ -15,13 +15,13 @@ use rustix::event::epoll::EventFlags;
 use crate::epoll::{Set, Target};
 use crate::idhash::BuildIdHasher;
 use crate::lending::child::{Child, leave_all};
-use crate::lending::giving::Wanted;
+use crate::lending::giving::{Wanted, stream_of};
 use crate::lending::lender::Lender;
 use crate::lending::post::{Charge, Inline, Post};
 use crate::lending::pump::{Pump, ROOM};
 use crate::lending::steward_wait::{KernelCheck, StewardWait};
 use crate::ready::{Awaited, bits};
-use crate::socket::description::Kind;
+use crate::socket::description::{Description, Kind};
 
 /// Connections that have something, taken off the list at once.
 const READY_MAX: usize = 64;
@@ -192,7 +192,7 @@ impl Steward {
 
     fn take_charge(&mut self, charge: Charge) {
         match charge {
-            Charge::Pump(pump) => self.add(pump),
+            Charge::Pump(pump) => self.add(*pump),
             Charge::Child {
                 control,
                 shared,
@@ -388,12 +388,25 @@ impl Steward {
                 };
                 self.rest.change_watch(pump.child(), key, what);
             }
+            let ending = pump.ending();
             if pump.is_over() {
                 self.end_pump(key);
+            }
+            if let Some(socket) = ending {
+                self.end_behind_last(&socket);
             }
             for control in joining {
                 self.add_joined(key, control);
             }
+        }
+    }
+
+    /// Ends the sending direction that was shut down, once no pair has bytes to go before the end.
+    fn end_behind_last(&self, socket: &Arc<Description>) {
+        let its = |pump: &&Pump| Arc::ptr_eq(pump.socket(), socket);
+        let has_last = self.pumps.values().filter(its).any(Pump::has_last);
+        if let Some(stream) = stream_of(socket).filter(|_| !has_last) {
+            stream.end_after_others();
         }
     }
 

@@ -12,6 +12,7 @@ mod error_queue;
 mod filter;
 mod gathering;
 pub(crate) mod kernel_socket;
+mod last_bytes;
 mod left;
 mod listener;
 mod moved;

@@ -21,7 +21,7 @@ impl Stream {
     pub(super) fn put(&self, here: ConnectionPlace<'_>, bufs: &[IoSlice<'_>], push: Push) -> usize {
         let (program, sock) = (here.program(), here.sock());
         match push {
-            Push::Now => program.send(sock, bufs, false),
+            Push::Now | Push::OfOther => program.send(sock, bufs, false),
             Push::More => program.send(sock, bufs, true),
             Push::Urgent => program.send_urgent(sock, bufs),
             Push::Record => program.send_record(sock, bufs),

@@ -20,6 +20,8 @@ use crate::socket::moved::{ConnectionPlace, MOVES_MAX};
 pub(super) const SHUT_READ: u8 = 1;
 /// … its sending side.
 pub(super) const SHUT_WRITE: u8 = 2;
+/// The end of the sending direction waits for what other processes have written before.
+pub(super) const AWAITS_OTHERS: u8 = 4;
 
 /// State of the connection as last reported to the program.
 pub(super) const CONNECTING: u8 = 0;
@@ -64,6 +66,8 @@ pub(crate) enum Push {
     Record,
     /// The bytes are in memory that stays unchanged: [`crate::Carved`].
     Lent,
+    /// Another process has written them: they go before an end that awaits them.
+    OfOther,
 }
 
 /// An engine and the connection's number there.
@@ -403,7 +407,9 @@ impl Stream {
                 Some(error) => Err(StreamError::Errno(error)),
             };
         }
-        let is_shut = self.shut.load(Ordering::Relaxed) & SHUT_WRITE != 0;
+        let shut = self.shut.load(Ordering::Relaxed);
+        let goes_before = shut & AWAITS_OTHERS != 0 && push == Push::OfOther;
+        let is_shut = shut & SHUT_WRITE != 0 && !goes_before;
         if is_shut || seen.is_closed() || seen.is_hup() || self.is_failed() {
             let error = self.take_pending_error().map(StreamError::Errno);
             return Err(error.unwrap_or(StreamError::Pipe));
@@ -480,7 +486,12 @@ impl Stream {
 
     /// `shutdown`; the caller has checked `how`.
     pub(crate) fn shutdown(&self, read: bool, write: bool) -> Result<(), Errno> {
-        let asked = if read { SHUT_READ } else { 0 } | if write { SHUT_WRITE } else { 0 };
+        self.shut(if read { SHUT_READ } else { 0 } | if write { SHUT_WRITE } else { 0 })
+    }
+
+    /// Records that directions are shut down, and has the engine end the sending one unless that
+    /// awaits others.
+    pub(super) fn shut(&self, asked: u8) -> Result<(), Errno> {
         let seen = self.seen();
         if !seen.is_connected() || seen.is_closed() || seen.is_hup() {
             if self.is_attempt() {
@@ -489,20 +500,19 @@ impl Stream {
                 return Ok(());
             }
             // inet_shutdown(): a closed socket is shut all the same.
-            self.shut.fetch_or(asked, Ordering::SeqCst);
+            self.add_shut(asked & !AWAITS_OTHERS);
             return Err(Errno::ENOTCONN);
         }
-        let before = self.shut.fetch_or(asked, Ordering::SeqCst);
-        let after = before | asked;
+        let (before, after) = self.add_shut(asked);
         // Reading alone is no concern of the stack's: data is still acknowledged.
-        if after != before && after & SHUT_WRITE != 0 {
+        if after != before && after & (SHUT_WRITE | AWAITS_OTHERS) == SHUT_WRITE {
             self.send_end();
         }
         Ok(())
     }
 
     /// Has the engine end the sending direction, wherever the connection is.
-    fn send_end(&self) {
+    pub(super) fn send_end(&self) {
         let is_full = || self.shut.load(Ordering::SeqCst) & SHUT_READ != 0;
         let here = self.here();
         here.attachment().shutdown(here.sock(), is_full());
@@ -513,7 +523,7 @@ impl Stream {
 
     /// Repeats, after a move, a shutdown that another thread may have sent to the former engine.
     pub(crate) fn repeat_end(&self) {
-        if self.has_shut(SHUT_WRITE) {
+        if self.has_shut(SHUT_WRITE) && !self.awaits_others() {
             self.send_end();
         }
     }

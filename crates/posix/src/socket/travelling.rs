@@ -8,7 +8,7 @@ use slipstack_channel::{SockId, State};
 
 use crate::attachment::Attachment;
 use crate::socket::Stream;
-use crate::socket::stream::{CONNECTING, OPEN, SHUT_READ, SHUT_WRITE};
+use crate::socket::stream::{AWAITS_OTHERS, CONNECTING, OPEN, SHUT_READ, SHUT_WRITE};
 
 /// The bit of [`Travelling`]'s shut directions by which the program has taken its error.
 const HAS_TAKEN_ERROR: u8 = 1 << 7;
@@ -76,7 +76,7 @@ impl Travelling {
 
     /// A user of the connection has shut its sending direction down: it ends after all bytes.
     pub(crate) fn shut_writing(&mut self) {
-        self.shut |= SHUT_WRITE;
+        self.shut = (self.shut | SHUT_WRITE) & !AWAITS_OTHERS;
     }
 
     /// Adds bytes that are to be sent after all others.

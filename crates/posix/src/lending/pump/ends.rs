@@ -73,7 +73,7 @@ impl Pump {
 
     /// Whether all users of the pair ask when they find an end: none that may come by the pair is
     /// awaited, which could not announce itself any more.
-    fn is_heard(&self) -> bool {
+    pub(super) fn is_heard(&self) -> bool {
         self.origins.iter().all(|it| !it.is_unheard)
     }
 
@@ -84,7 +84,8 @@ impl Pump {
 
     /// The connection's sending direction ends for all its users.
     pub(super) fn end_for_all(&self, stream: &Stream) {
-        let _ = stream.shutdown(false, true);
+        // What others have written before goes before it: the steward looks for it.
+        let _ = stream.shut_behind_others(false);
         if !self.socket.lent.is_lent_once() {
             // Other pumps refuse writes from now on.
             self.socket.notify(stream.readiness());
@@ -94,15 +95,17 @@ impl Pump {
     /// Lets writes fail once another process has shut the sending direction down, or the peer has
     /// reset the connection.
     pub(super) fn refuse_writes(&mut self, stream: &Stream) {
+        let passes_last = !self.is_shut && self.passes_last(stream);
         let is_over = || match self.is_heard() {
             true => stream.has_error() || stream.sends_no_more(),
             // A user that cannot announce itself any more learns all by the pair.
             false => stream.is_reset_behind_fin(),
         };
-        if !self.to_peer.is_done && !self.is_shut && is_over() {
+        if !self.to_peer.is_done && !self.is_shut && !passes_last && is_over() {
             self.end_writing();
         }
-        self.note_writer(!self.to_peer.is_done && self.is_heard());
+        let may_write = !self.to_peer.is_done && self.last.is_none();
+        self.note_writer(may_write && self.is_heard());
     }
 
     /// Stops writing: the peer takes nothing more. Its own data is still to be read.
@@ -113,8 +116,12 @@ impl Pump {
         }
         let has_user = !has_hung_up(&self.child);
         let _ = rustix::net::shutdown(&self.child, Shutdown::Read);
-        self.hang_up.refuses = true;
+        self.refuse();
         self.note_hang_up(has_user);
+    }
+
+    pub(super) fn refuse(&mut self) {
+        self.hang_up.refuses = true;
     }
 
     /// Somebody has come by the pair who asks.

@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 use rustix::net::sockopt::socket_peercred;
 use slipstack_channel::{Given, Loan};
 
-use super::{Pump, give_child, give_peer};
+use super::Pump;
+use super::pieces::{give_child, give_peer};
 use crate::socket::borrowed::ReadRequest;
 use crate::socket::description::Decided;
 use crate::socket::{How, Stream};

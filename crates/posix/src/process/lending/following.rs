@@ -11,6 +11,7 @@ use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::Process;
 use crate::process::wait::Plan;
+use crate::socket::Stream;
 use crate::socket::description::Description;
 
 /// Time in which a steward passes on what has come, unless the connection has no room.
@@ -19,8 +20,7 @@ const PROMPT_NS: u64 = 20_000_000;
 const LOOK: Duration = Duration::from_micros(50);
 /// Interval at which a call that waits for room looks.
 const SLOW_LOOK_NS: u64 = 5_000_000;
-/// Time for which the end of a direction waits for room: what has not left then is lost. A call
-/// that has room waits no longer either: messages of many other processes have no end.
+/// Time for which a call that has room waits: messages of many other processes have no end.
 const END_NS: u64 = 1_000_000_000;
 /// Time for which a non-blocking call that has room waits.
 const ROOM_NS: u64 = 200_000_000;
@@ -81,12 +81,25 @@ impl Process {
         }
     }
 
-    /// Waits, before the end of the connection's direction, until what other processes have written
-    /// is in its ring.
-    pub(crate) fn follow_users_to_end(&self, socket: &Description) {
-        if socket.lent.is_lent() {
-            self.follow_for(socket, END_NS);
+    /// Shuts the sending direction down, which ends behind what other processes have written.
+    ///
+    /// # Errors
+    /// That of [`Stream::shutdown`].
+    pub(crate) fn shut_behind_users(
+        &self,
+        socket: &Arc<Description>,
+        stream: &Stream,
+        read: bool,
+    ) -> Result<(), Errno> {
+        if !socket.lent.is_lent() || self.follow_for(socket, PROMPT_NS) {
+            return stream.shutdown(read, true);
         }
+        stream.shut_behind_others(read)?;
+        // The steward looks after each pair that it reads from, and may have read from the last.
+        if !self.lending.post.has_unmoved_bytes(socket) {
+            stream.end_after_others();
+        }
+        Ok(())
     }
 
     /// Waits, after the end of the connection's direction, until writes of other processes fail.

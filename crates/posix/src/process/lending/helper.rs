@@ -228,7 +228,7 @@ impl Process {
         self.lending.post.note_pump();
         let mut pump = Pump::new(socket, number, ours, Origin::UNHEARD);
         pump.read(ReadRequest::All);
-        self.charge(Charge::Pump(pump));
+        self.charge(Charge::Pump(Box::new(pump)));
     }
 
     /// Puts the ends of the pairs under the program's numbers, waits until the helper has its

@@ -198,7 +198,7 @@ impl Process {
             if reads {
                 pump.read(ReadRequest::All);
             }
-            self.charge(Charge::Pump(pump));
+            self.charge(Charge::Pump(Box::new(pump)));
         }
     }
 

@@ -166,7 +166,7 @@ impl Process {
                 lend(socket);
                 self.lending.post.note_pump();
                 let pump = Pump::new(Arc::clone(socket), number, pair, Origin::UNHEARD);
-                this.charge(Charge::Pump(pump));
+                this.charge(Charge::Pump(Box::new(pump)));
             }
             None => self.lending.close_listed(pair),
         }
