@@ -1,7 +1,8 @@
 //! Threads of ours that have been started and have not begun.
 //!
 //! glibc lists a thread as soon as it is started, and a later change of users (setuid) waits until
-//! it has begun. In a child that was made past glibc's `fork` it never does.
+//! it has begun. In a child that was made past glibc's `fork` it never does. And a filter of system
+//! calls that is for all threads (seccomp) need not allow what a thread does as it begins.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -50,7 +51,7 @@ pub(super) fn note_begun() {
 }
 
 /// Waits until all threads that [`spawn_quiet`](super::spawn_quiet) has started have begun: before
-/// a fork of which glibc does not know.
+/// a fork of which glibc does not know, and before a filter for all threads.
 pub fn await_begun() {
     let process = std::process::id();
     for _ in 0..LOOKS {

@@ -62,6 +62,7 @@ pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Resu
         if let Some(begin) = AT_BEGIN.get() {
             begin();
         }
+        beginning::note_begun();
         body();
     };
     let body = Box::new(body);
@@ -84,7 +85,10 @@ pub fn with_room<R: Send>(body: impl Fn() -> R + Sync) -> R {
     let cancelling = sys::disable_cancelling();
     let before = sys::block_all();
     let mut done = None;
-    let work = || done = Some(catch_unwind(AssertUnwindSafe(&body)));
+    let work = || {
+        beginning::note_begun();
+        done = Some(catch_unwind(AssertUnwindSafe(&body)));
+    };
     let started = sys::Thread::start(ROOM, Box::new(work));
     sys::restore(&before);
     // Waits for its end.

@@ -74,7 +74,6 @@ impl Drop for Thread<'_> {
 }
 
 extern "C" fn run(body: *mut c_void) -> *mut c_void {
-    beginning::note_begun();
     // SAFETY: `start` has made it for this thread alone.
     let body = unsafe { Box::from_raw(body.cast::<Body<'_>>()) };
     body();

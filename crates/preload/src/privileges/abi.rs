@@ -3,7 +3,7 @@
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
-use slipstack_posix::{HelperHandover, Process};
+use slipstack_posix::{HelperHandover, Process, await_begun_threads};
 
 use super::raw::have_done;
 use super::{is_first_thread, is_of_thread};
@@ -122,6 +122,7 @@ fn before_confinement() {
     }
     let _in_call = InCall::enter();
     signals::confine();
+    await_begun_threads();
 }
 
 /// Called before a limit of a program that confines itself, which often comes first: `is_last` if
