@@ -266,6 +266,7 @@ impl Driver for InProcess {
 
     fn note_held(&self) {
         // A ticker that sleeps on the device sees a program that has come back with the next frame.
+        fence(Ordering::SeqCst);
         if self.ticker.is_none() || self.shared.ticker_until.load(Ordering::Acquire) != 0 {
             self.commands();
         }

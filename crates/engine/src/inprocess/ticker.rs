@@ -226,15 +226,17 @@ impl Watch {
             return Mode::Timed { pause_ns: RETRY_NS };
         };
         let turn = engine.stand_in(slipstack_stack::Instant(now_ns()));
+        // A program that holds something sees the sleep, or is seen to hold it.
+        self.shared.ticker_until.store(u64::MAX, Ordering::Release);
+        fence(Ordering::SeqCst);
         let is_busy = turn.progress || engine.announce_sleep() || engine.has_work();
         let deadline = engine.next_deadline();
         let has_news = engine.has_unread_events();
         let device = engine.poll_fd();
-        if !is_busy {
-            // Published before the lock is released: a later turn of the program sees it.
-            let until = deadline.map_or(u64::MAX, |at| at.0);
-            self.shared.ticker_until.store(until, Ordering::Release);
-        }
+        // Published before the lock is released: a later turn of the program sees it.
+        let until = deadline.map_or(u64::MAX, |at| at.0);
+        let until = if is_busy { 0 } else { until };
+        self.shared.ticker_until.store(until, Ordering::Release);
         drop(engine);
         if turn.progress {
             self.pace.on_due();
@@ -255,13 +257,6 @@ impl Watch {
         let look_ns = self.look_for_use();
         if self.shared.is_over() {
             return Mode::Away;
-        }
-        // A program that has come back meanwhile may hold something, and has not seen the sleep.
-        fence(Ordering::SeqCst);
-        if let timed @ Mode::Timed { .. } = self.mode_of_age() {
-            self.shared.ticker_until.store(0, Ordering::Release);
-            self.looks.take();
-            return timed;
         }
         let now = now_ns();
         let until_ns = deadline.map_or(look_ns, |at| at.0.min(look_ns));

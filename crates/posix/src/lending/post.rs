@@ -240,6 +240,12 @@ impl Post {
             || socket.lent.is_moving()
     }
 
+    /// Whether other processes have said something that the steward has not taken note of.
+    pub(crate) fn has_unread_messages(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.sources.have_messages() || self.is_listening.load(Ordering::SeqCst)
+    }
+
     /// Whether there are such bytes in a pair or in the steward's hands.
     pub(crate) fn has_unmoved_bytes(&self, socket: &Description) -> bool {
         let inner = self.inner.lock();

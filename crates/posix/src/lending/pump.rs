@@ -419,7 +419,7 @@ impl Pump {
         } else {
             Some(0)
         };
-        if passed.is_none() || self.last.is_some() && !self.has_last() {
+        if passed.is_none() || self.has_had_last() {
             self.end_writing();
         }
         self.note_moving(!self.to_peer.is_empty());

@@ -40,6 +40,11 @@ impl Sources {
         self.have_any_of(|source| source.of == Some(id))
     }
 
+    /// Whether there are messages.
+    pub(crate) fn have_messages(&self) -> bool {
+        self.have_any_of(|source| source.of.is_none())
+    }
+
     fn have_any_of(&self, is_meant: impl Fn(&Source) -> bool) -> bool {
         let are_its = self.0.iter().filter(|it| is_meant(it));
         let numbers = are_its.filter_map(|it| Some((Descriptor::new(it.number)?, it.of.is_some())));

@@ -1,7 +1,7 @@
 //! The end of a sending direction that waits for what other processes have written before it.
 //!
 //! The bytes are on their way to the send ring by pairs, and stay there while a peer takes nothing.
-//! Once the direction is shut down, nobody writes more.
+//! What is written once the direction is shut down is not sent.
 
 use std::sync::atomic::Ordering;
 

@@ -116,12 +116,13 @@ impl Pump {
         }
         let has_user = !has_hung_up(&self.child);
         let _ = rustix::net::shutdown(&self.child, Shutdown::Read);
-        self.refuse();
-        self.note_hang_up(has_user);
+        self.refuse(has_user);
     }
 
-    pub(super) fn refuse(&mut self) {
+    /// Writes of users fail from now on. `has_user`: there was one before.
+    pub(super) fn refuse(&mut self, has_user: bool) {
         self.hang_up.refuses = true;
+        self.note_hang_up(has_user);
     }
 
     /// Somebody has come by the pair who asks.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::net::Shutdown;
 
-use super::{Pump, Way};
+use super::{Pump, Way, has_hung_up};
 use crate::lending::giving::stream_of;
 use crate::socket::Stream;
 use crate::socket::description::Description;
@@ -18,9 +18,10 @@ impl Pump {
             return false;
         }
         if self.last.is_none() {
-            if self.is_heard() {
+            if self.is_heard() || self.users_end.is_some() {
+                let has_user = !has_hung_up(&self.child);
                 let _ = rustix::net::shutdown(&self.child, Shutdown::Read);
-                self.refuse();
+                self.refuse(has_user);
             }
             self.childs.gives = true;
             self.last = Some(self.unread());
@@ -39,11 +40,16 @@ impl Pump {
         !stream.awaits_others() || self.is_shut && !self.to_peer.is_done
     }
 
-    /// Whether an end has to wait for bytes of this pair.
+    /// Whether an end has to wait for bytes of this pair, or that are on their way elsewhere.
     pub(crate) fn has_last(&self) -> bool {
         let in_pair = || self.unread().min(self.last.unwrap_or(usize::MAX));
         let Way { is_done, .. } = self.to_peer;
-        !is_done && (!self.to_peer.is_empty() || in_pair() > 0)
+        !is_done && (self.is_paused || !self.to_peer.is_empty() || in_pair() > 0)
+    }
+
+    /// Whether all of them have left, and the pair takes no more.
+    pub(super) fn has_had_last(&self) -> bool {
+        self.last.is_some() && !self.to_peer.is_done && !self.has_last()
     }
 
     /// Returns as much of `room` as may be read.

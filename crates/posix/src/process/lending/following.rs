@@ -91,9 +91,12 @@ impl Process {
         stream: &Stream,
         read: bool,
     ) -> Result<(), Errno> {
-        if !socket.lent.is_lent() || self.follow_for(socket, PROMPT_NS) {
+        let is_settled = stream.has_shut_writing() || !socket.lent.is_lent();
+        if is_settled || self.follow_for(socket, PROMPT_NS) {
             return stream.shutdown(read, true);
         }
+        // A message that has not been read may bring a pair with bytes in it.
+        self.look_for(END_NS, || self.lending.post.has_unread_messages());
         stream.shut_behind_others(read)?;
         // The steward looks after each pair that it reads from, and may have read from the last.
         if !self.lending.post.has_unmoved_bytes(socket) {
