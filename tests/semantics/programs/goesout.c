@@ -63,7 +63,69 @@ static void events(void) {
     close(fds[0]), close(fds[1]), close(set);
 }
 
+/* Two connections have events: the answer to the first is what `act` does. */
+static void first_of_two(const char *name, int port, void (*act)(int fd)) {
+    int set = epoll_create1(0), fds[2];
+    struct epoll_event events[4];
+    char bytes[8];
+    for (int i = 0; i < 2; i++) {
+        fds[i] = tcp(i ? 7008 : port);
+        epoll_ctl(set, EPOLL_CTL_ADD, fds[i], &(struct epoll_event){EPOLLOUT, {.fd = fds[i]}});
+    }
+    sleep_ms(100);
+    int count = epoll_wait(set, events, 4, 0);
+    act(fds[0]);
+    sleep_ms(200);
+    long got = recv(fds[0], bytes, sizeof bytes, MSG_DONTWAIT);
+    NOTE("%s: %d events, %ld bytes come back", name, count, got);
+    close(fds[0]), close(fds[1]), close(set);
+}
+
+static void put(int fd) {
+    if (write(fd, "ab", 2) != 2) exit(1);
+}
+
+static void ends(int fd) { put(fd), shutdown(fd, SHUT_WR); }
+
+static void corked(int fd) {
+    int on = 1, off = 0;
+    setsockopt(fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on);
+    put(fd), put(fd);
+    setsockopt(fd, IPPROTO_TCP, TCP_CORK, &off, sizeof off);
+}
+
+static void more(int fd) {
+    send(fd, "ab", 2, MSG_MORE);
+    put(fd);
+}
+
+static void sends_a_file(int fd) {
+    int file = open("/proc/self/exe", O_RDONLY);
+    off_t from = 0;
+    if (sendfile(fd, file, &from, 3) != 3) exit(1);
+    close(file);
+}
+
+/* Everything is read, and the peer, which had no room, hears of it. */
+static void window(void) {
+    static char bytes[1 << 20];
+    int fd = tcp(7005), more = 0;
+    sleep_ms(300);
+    long got, first = 0;
+    while ((got = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT)) > 0) first += got;
+    sleep_ms(150);
+    ioctl(fd, FIONREAD, &more);
+    NOTE("all came at once or more has come: %d", first == sizeof bytes || more > 0);
+    close(fd);
+}
+
 int main(void) {
+    first_of_two("bytes", 7001, put);
+    first_of_two("an end", 7004, ends);
+    first_of_two("corked", 7001, corked);
+    first_of_two("more", 7001, more);
+    first_of_two("a file", 7001, sends_a_file);
+    window();
     datagrams(1), datagrams(8);
     after_an_error();
     events();
