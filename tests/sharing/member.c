@@ -162,6 +162,14 @@ static int flags_of(int fd) {
     return flags < 0 ? -1 : 0;
 }
 
+static int peers_port(int fd) {
+    struct sockaddr_in addr;
+    socklen_t len = sizeof addr;
+    int result = getpeername(fd, (void *)&addr, &len);
+    sprintf(text, "%d", result ? 0 : ntohs(addr.sin_port) != 0);
+    return result;
+}
+
 /* Sends a descriptor to another member, or receives one (`member` is NULL). */
 static long passes(int fd, const char *member) {
     struct sockaddr_un addr = {0};
@@ -217,6 +225,7 @@ static long called(const char *call, int fd, char **words) {
     if (IS("poll")) return polls(fd, POLLIN | POLLOUT | POLLRDHUP | POLLPRI, 0);
     if (IS("wait")) return polls(fd, POLLIN | POLLRDHUP, WAIT_MS);
     if (IS("unread")) return unread(fd);
+    if (IS("peer")) return peers_port(fd);
     if (IS("flags")) return flags_of(fd);
     if (IS("nonblocking")) return blocks(fd, number);
     if (IS("option")) return option(fd, words[0], words[1]);

@@ -276,6 +276,34 @@ K1 read 21 10
 K2 read 21 10
 K2 option 21 error
 """,
+    "what the peer has reset has no peer for a child either, before the error is read and after": """
+A write 21 unread
+A fork K1
+K1 read 21 10
+K1 peer 21
+P close 31
+K1 peer 21
+K1 shutdown 21 1
+K1 read 21 10
+K1 peer 21
+K1 shutdown 21 1
+A peer 21
+A shutdown 21 1
+""",
+    "what has ended in both directions has no peer for a child either": """
+A fork K1
+K1 read 21 10
+P write 31 text
+K1 read 21 10
+P shutdown 31 1
+K1 read 21 10
+K1 peer 21
+K1 shutdown 21 1
+K1 peer 21
+K1 shutdown 21 1
+A peer 21
+A shutdown 21 0
+""",
     "a reset is told to the owner if it looks first": """
 A write 21 unread
 A fork K1

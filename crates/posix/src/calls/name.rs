@@ -339,8 +339,8 @@ impl Process {
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
                 self.shutdown_borrowed(&socket, it, how)
             }
-            // inet_shutdown(): a reset has closed it.
-            Some(Decided::Foreign(it)) if self.was_reset_untold(&socket, it) => {
+            // inet_shutdown(): it is closed.
+            Some(Decided::Foreign(it)) if self.is_closed_elsewhere(&socket, it) => {
                 Err(Errno::ENOTCONN.into())
             }
             Some(Decided::Foreign(it)) => match self.borrow(&socket, it, ReadRequest::None) {
@@ -402,6 +402,12 @@ impl Process {
                 // inet_getname(): a peer without a port is none.
                 let remote = dgram.remote.lock().filter(|remote| remote.port() != 0);
                 remote.ok_or(Errno::ENOTCONN)?
+            }
+            // inet_getname(): what is closed has no peer.
+            Some(Decided::Foreign(it))
+                if socket.kind == Kind::Stream && self.is_closed_elsewhere(&socket, it) =>
+            {
+                return Err(Errno::ENOTCONN.into());
             }
             Some(Decided::Foreign(it)) => it.remote().ok_or(Errno::ENOTCONN)?,
             _ => return Err(Errno::ENOTCONN.into()),

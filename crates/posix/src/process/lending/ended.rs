@@ -140,9 +140,10 @@ impl Process {
         }
     }
 
-    /// Whether the peer has reset a borrowed connection, and nobody has taken the error.
-    pub(crate) fn was_reset_untold(&self, socket: &Description, it: &Borrowed) -> bool {
-        it.is_taken() && self.lending.was_reset(socket) && self.untaken_error(socket) != 0
+    /// Whether a borrowed connection has ended in both directions, by the peer's reset or in order.
+    pub(crate) fn is_closed_elsewhere(&self, socket: &Description, it: &Borrowed) -> bool {
+        let is_over = it.is_taken() && self.lending.was_reset(socket);
+        is_over && (self.untaken_error(socket) != 0 || it.knows_end())
     }
 
     /// Returns POLLERR for a borrowed connection with an error that nobody has taken, otherwise 0.
