@@ -45,8 +45,8 @@ pub use process::lending::{
 pub use process::{Accepted, Process, Received, Settings};
 pub use slipstack_channel::{Heuristics, LogLevel, Spin};
 pub use slipstack_mem::thread::{
-    at_begin as at_begin_of_threads, await_begun as await_begun_threads, own as own_threads,
-    spawn_quiet,
+    at_begin as at_begin_of_threads, await_begun as await_begun_threads,
+    await_settled as await_settled_threads, own as own_threads, spawn_quiet,
 };
 pub use slipstack_mem::{Descriptor, OURS_USUALLY_FROM, is_parents, is_private};
 pub use socket::options::SO_SETFIB;

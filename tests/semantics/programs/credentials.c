@@ -4,6 +4,7 @@
 #include "t.h"
 #include <dirent.h>
 #include <linux/capability.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -74,6 +75,23 @@ static void by_raw_calls(int unused) {
     use_the_network();
 }
 
+/* Threads that a first datagram has started get no processor before the user changes. */
+static void at_once(int unused) {
+    cpu_set_t one;
+    struct sched_param real_time = {.sched_priority = 1};
+    struct sockaddr_in to = at(peer_ip(), 7005);
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    sched_setaffinity(0, sizeof one, &one);
+    sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &real_time);
+    sendto(fd, "x", 1, 0, (void *)&to, sizeof to);
+    syscall(SYS_setgroups, 0, 0);
+    syscall(SYS_setresgid, 33, 33, 33);
+    syscall(SYS_setresuid, 33, 33, 33);
+    tell("at once");
+}
+
 static void in_child(const char *what, void (*does)(int), int with) {
     int status = 0;
     pid_t pid = fork();
@@ -87,5 +105,6 @@ int main(void) {
     in_child("a session", session, 0);
     in_child("a session by raw calls", session, 1);
     in_child("another user by raw calls", by_raw_calls, 0);
+    in_child("another user at once", at_once, 0);
     return 0;
 }

@@ -20,6 +20,8 @@ const COUNT: u64 = (1 << PROCESS_SHIFT) - 1;
 
 /// Process, and its number of such threads. A child inherits its parent's by a fork.
 static STARTED: AtomicU64 = AtomicU64::new(0);
+/// As [`STARTED`], of those that have not done all that a thread does as it begins.
+static UNSETTLED: AtomicU64 = AtomicU64::new(0);
 
 fn count_of(word: u64, process: u32) -> u64 {
     match word >> PROCESS_SHIFT == u64::from(process) {
@@ -33,29 +35,52 @@ fn changed(word: u64, process: u32, change: impl Fn(u64) -> u64) -> u64 {
     u64::from(process) << PROCESS_SHIFT | change(count_of(word, process))
 }
 
-fn change(change: impl Fn(u64) -> u64) {
+fn change(word: &AtomicU64, change: impl Fn(u64) -> u64) {
     let process = std::process::id();
     let (made, else_read) = (Ordering::AcqRel, Ordering::Acquire);
     let next = |word| Some(changed(word, process, &change));
-    let _ = STARTED.fetch_update(made, else_read, next);
+    let _ = word.fetch_update(made, else_read, next);
 }
 
 /// A thread is being started.
 pub(super) fn note_start() {
-    change(|count| count + 1);
+    for word in [&STARTED, &UNSETTLED] {
+        change(word, |count| count + 1);
+    }
 }
 
-/// A thread has begun, or was not started.
+/// A thread was not started after all.
+pub(super) fn note_failed() {
+    note_begun();
+    note_settled();
+}
+
+/// A thread has begun and is listed. Nothing that it has done before waits for another one.
 pub(super) fn note_begun() {
-    change(|count| count.saturating_sub(1));
+    change(&STARTED, |count| count.saturating_sub(1));
 }
 
-/// Waits until all threads that [`spawn_quiet`](super::spawn_quiet) has started have begun: before
-/// a fork of which glibc does not know, and before a filter for all threads.
+/// A thread runs what it was started for.
+pub(super) fn note_settled() {
+    change(&UNSETTLED, |count| count.saturating_sub(1));
+}
+
+/// Waits until all threads that [`spawn_quiet`](super::spawn_quiet) has started have begun, and are
+/// listed by [`own`](super::own): before a fork of which glibc does not know, and before all of
+/// them are told something.
 pub fn await_begun() {
+    await_none(&STARTED);
+}
+
+/// Waits until all these threads run what they were started for: before a filter for all threads.
+pub fn await_settled() {
+    await_none(&UNSETTLED);
+}
+
+fn await_none(word: &AtomicU64) {
     let process = std::process::id();
     for _ in 0..LOOKS {
-        if count_of(STARTED.load(Ordering::Acquire), process) == 0 {
+        if count_of(word.load(Ordering::Acquire), process) == 0 {
             return;
         }
         // No point of cancellation, as a call of libc would be.

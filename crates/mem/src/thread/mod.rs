@@ -7,7 +7,7 @@ mod beginning;
 mod own;
 mod sys;
 
-pub use beginning::await_begun;
+pub use beginning::{await_begun, await_settled};
 pub use own::{own, thread_id};
 
 use std::ffi::CString;
@@ -57,12 +57,13 @@ pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Resu
     let name = CString::new(name)?;
     let body = move || {
         let _listed = own::Listed::begin();
+        beginning::note_begun();
         sys::call_it(&name);
         sys::shorten_slice();
         if let Some(begin) = AT_BEGIN.get() {
             begin();
         }
-        beginning::note_begun();
+        beginning::note_settled();
         body();
     };
     let body = Box::new(body);
@@ -87,6 +88,7 @@ pub fn with_room<R: Send>(body: impl Fn() -> R + Sync) -> R {
     let mut done = None;
     let work = || {
         beginning::note_begun();
+        beginning::note_settled();
         done = Some(catch_unwind(AssertUnwindSafe(&body)));
     };
     let started = sys::Thread::start(ROOM, Box::new(work));

@@ -61,9 +61,10 @@ pub fn own() -> impl Iterator<Item = u32> {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
+    use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::thread::spawn_quiet;
+    use crate::thread::{Quiet, await_begun, spawn_quiet};
 
     #[test]
     fn a_thread_is_listed_while_it_runs() {
@@ -79,6 +80,27 @@ mod tests {
         drop(end);
         thread.unwrap().join();
         assert_eq!(own().filter(|&it| it == id).count(), 0);
+    }
+
+    #[test]
+    fn every_thread_that_has_begun_is_listed() {
+        const COUNT: usize = 8;
+        for _ in 0..50 {
+            let before: Vec<u32> = own().collect();
+            let (end, ended) = channel::<()>();
+            let ended = Arc::new(Mutex::new(ended));
+            let threads: Vec<_> = (0..COUNT)
+                .map(|_| {
+                    let ended = Arc::clone(&ended);
+                    spawn_quiet("begun", move || drop(ended.lock().unwrap().recv())).unwrap()
+                })
+                .collect();
+            await_begun();
+            let new = own().filter(|it| !before.contains(it)).count();
+            drop(end);
+            threads.into_iter().for_each(Quiet::join);
+            assert!(new >= COUNT, "{new} are listed");
+        }
     }
 
     #[test]

@@ -26,8 +26,8 @@ pub(super) fn start_no_more() {
 type Body<'a> = Box<dyn FnOnce() + Send + 'a>;
 
 impl<'a> Thread<'a> {
-    /// Starts a thread with `stack` bytes of stack. The result must not be forgotten, because
-    /// `body` may borrow for its lifetime.
+    /// Starts a thread with `stack` bytes of stack, which says itself that it has begun. The result
+    /// must not be forgotten, because `body` may borrow for its lifetime.
     pub(super) fn start(stack: usize, body: Body<'a>) -> io::Result<Thread<'a>> {
         if STARTS_NONE.load(Ordering::Relaxed) {
             return Err(io::Error::from_raw_os_error(libc::EAGAIN));
@@ -47,7 +47,7 @@ impl<'a> Thread<'a> {
         // SAFETY: initialised above and not used again.
         unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
         if error != 0 {
-            beginning::note_begun();
+            beginning::note_failed();
             // SAFETY: made by `into_raw` above; there is no thread that has it.
             drop(unsafe { Box::from_raw(body) });
             return Err(io::Error::from_raw_os_error(error));

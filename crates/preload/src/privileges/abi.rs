@@ -122,7 +122,7 @@ fn before_confinement() {
     }
     let _in_call = InCall::enter();
     signals::confine();
-    await_begun_threads();
+    await_settled_threads();
 }
 
 /// Called before a limit of a program that confines itself, which often comes first: `is_last` if

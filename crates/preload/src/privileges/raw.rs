@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 use std::time::Duration;
 
-use slipstack_posix::own_threads;
+use slipstack_posix::{await_begun_threads, own_threads};
 
 use crate::raw::{SIGSETXID, queue_to_thread, syscall6};
 use crate::signals::abi::KernelAction;
@@ -27,12 +27,17 @@ static BEFORE: AtomicUsize = AtomicUsize::new(0);
 const LOOK: Duration = Duration::from_micros(50);
 const LOOKS: u32 = 20_000;
 
+/// Most threads of ours that are asked; a process has three or four.
+const THREADS_MAX: usize = 64;
+
 /// Has every thread of ours make the call.
 ///
 /// # Safety
 /// As the call, for each of them, until this returns.
 pub unsafe fn have_done(number: c_long, args: [usize; 6]) {
     let _in_call = InCall::enter();
+    // One that has been started and is not listed yet has the privileges of before.
+    await_begun_threads();
     if own_threads().next().is_none() || !install() {
         return;
     }
@@ -40,8 +45,15 @@ pub unsafe fn have_done(number: c_long, args: [usize; 6]) {
     for (place, arg) in ARGS.iter().zip(args) {
         place.store(arg, Relaxed);
     }
-    for thread in own_threads() {
+    let mut asked = [0; THREADS_MAX];
+    for count in 0..THREADS_MAX {
+        let Some(thread) = own_threads().find(|it| !asked[..count].contains(it)) else {
+            break;
+        };
         ask(thread);
+        asked[count] = thread;
+        // Before it was asked it may have started another one.
+        await_begun_threads();
     }
 }
 
