@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+/// Times of whole milliseconds, below the first step.
+const SHORT: usize = STEP_MS as usize - 1;
 const STEP_MS: u64 = 20;
 /// Times of whole steps.
 const STEPS: usize = 256;
 /// Times that double, from the last of those on.
 const DOUBLINGS: usize = 12;
-const COUNT: usize = STEPS + DOUBLINGS;
+const COUNT: usize = SHORT + STEPS + DOUBLINGS;
 
 static TIMES: [libc::timespec; COUNT] = times();
 
@@ -30,9 +32,13 @@ const fn times() -> [libc::timespec; COUNT] {
 }
 
 const fn time_ms(at: usize) -> u64 {
-    match at < STEPS {
-        true => STEP_MS * (at as u64 + 1),
-        false => (STEP_MS * STEPS as u64) << (at - STEPS + 1),
+    if at < SHORT {
+        return at as u64 + 1;
+    }
+    let step = at - SHORT;
+    match step < STEPS {
+        true => STEP_MS * (step as u64 + 1),
+        false => (STEP_MS * STEPS as u64) << (step - STEPS + 1),
     }
 }
 
@@ -44,8 +50,9 @@ pub(super) fn most_of(timeout: Option<Duration>) -> Option<&'static libc::timesp
     };
     let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
     let count = match ms / STEP_MS {
-        steps if steps <= STEPS as u64 => steps as usize,
-        steps => STEPS + ((steps / STEPS as u64).ilog2() as usize).min(DOUBLINGS),
+        0 => ms as usize,
+        steps if steps <= STEPS as u64 => SHORT + steps as usize,
+        steps => SHORT + STEPS + ((steps / STEPS as u64).ilog2() as usize).min(DOUBLINGS),
     };
     TIMES.get(count.checked_sub(1)?)
 }
@@ -61,7 +68,8 @@ mod tests {
                 .map(|time| time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000)
         };
         assert_eq!(ms(Some(0)), None);
-        assert_eq!(ms(Some(19)), None);
+        assert_eq!(ms(Some(1)), Some(1));
+        assert_eq!(ms(Some(19)), Some(19));
         assert_eq!(ms(Some(20)), Some(20));
         assert_eq!(ms(Some(99)), Some(80));
         assert_eq!(ms(Some(5120)), Some(5120));

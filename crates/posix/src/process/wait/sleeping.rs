@@ -43,7 +43,7 @@ impl Rest {
     pub(super) fn on_slept(&mut self, end: SleepEnd, slept_ns: u64) {
         *self = match (*self, end) {
             (Rest::Deaf, _) => Rest::Deaf,
-            (_, SleepEnd::Time) if slept_ns >= BUSY_NS => Rest::Long,
+            (_, SleepEnd::Time | SleepEnd::Event) if slept_ns >= BUSY_NS => Rest::Long,
             (before, SleepEnd::Time) => before,
             (_, SleepEnd::Event | SleepEnd::Stop) => Rest::Short,
         };
@@ -138,6 +138,30 @@ impl Plan<'_> {
                 Err(Errno::EINTR) if rest == Rest::Long => SleepEnd::Stop,
                 Ok(_) | Err(_) => SleepEnd::Event,
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_ends_the_sleeps_of_a_thread_that_events_wake_now_and_then() {
+        let long = BUSY_NS + 1;
+        for (slept, is_long) in [
+            (&[(SleepEnd::Time, long)][..], true),
+            (&[(SleepEnd::Time, long), (SleepEnd::Event, long)], true),
+            (&[(SleepEnd::Time, long), (SleepEnd::Time, 1)], true),
+            (&[(SleepEnd::Time, 1)], false),
+            (&[(SleepEnd::Event, 1)], false),
+            (&[(SleepEnd::Time, long), (SleepEnd::Event, 1)], false),
+        ] {
+            let mut rest = Rest::Short;
+            for &(end, slept_ns) in slept {
+                rest.on_slept(end, slept_ns);
+            }
+            assert_eq!(rest == Rest::Long, is_long, "{slept:?}");
         }
     }
 }
