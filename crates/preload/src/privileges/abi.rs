@@ -3,7 +3,7 @@
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
-use slipstack_posix::{HelperHandover, Process, await_begun_threads};
+use slipstack_posix::{HelperHandover, Process, await_settled_threads};
 
 use super::raw::have_done;
 use super::{is_first_thread, is_of_thread};
