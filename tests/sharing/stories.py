@@ -276,7 +276,7 @@ K1 read 21 10
 K2 read 21 10
 K2 option 21 error
 """,
-    "what the peer has reset has no peer for a child either, before the error is read and after": """
+    "what was reset has no peer for a child, before the error is read and after": """
 A write 21 unread
 A fork K1
 K1 read 21 10
@@ -290,7 +290,7 @@ K1 shutdown 21 1
 A peer 21
 A shutdown 21 1
 """,
-    "what has ended in both directions has no peer for a child either": """
+    "what has ended in both directions has no peer for a child": """
 A fork K1
 K1 read 21 10
 P write 31 text

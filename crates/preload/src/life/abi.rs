@@ -45,7 +45,27 @@ pub unsafe fn unshare(kinds: c_int) -> c_int {
     unsafe { (next::unshare.get())(kinds) }
 }
 
-/// The last three are there as `flags` says.
+type ChildFunction = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// The function of a child with a memory of its own, and its argument.
+struct Start {
+    run: ChildFunction,
+    with: *mut c_void,
+}
+
+/// The child's begin, on a stack of its own. `start`: in its copy of the parent's frame.
+unsafe extern "C" fn begin(start: *mut c_void) -> c_int {
+    process::fork_child();
+    // SAFETY: the parent waits for the clone with this in its frame, of which this is a copy.
+    let start = unsafe { &*start.cast::<Start>() };
+    // SAFETY: the program's function and argument.
+    let status = unsafe { (start.run)(start.with) };
+    end_in_order();
+    status
+}
+
+/// The last three are there as `flags` says. A child that has a memory of its own is that of a
+/// fork.
 pub unsafe fn clone(
     run: *const c_void,
     stack: *mut c_void,
@@ -58,8 +78,18 @@ pub unsafe fn clone(
     if flags & libc::CLONE_NEWNET != 0 {
         before_namespace();
     }
-    // SAFETY: the program's own call.
-    unsafe { (next::clone.get())(run, stack, flags, with, parent, storage, child) }
+    let begin_at = begin as *const c_void;
+    let clone = |run: *const c_void, with: *mut c_void| {
+        // SAFETY: the program's own call, perhaps with a function that calls the program's.
+        unsafe { (next::clone.get())(run, stack, flags, with, parent, storage, child) }
+    };
+    if run.is_null() || stack.is_null() || flags & libc::CLONE_VM != 0 {
+        return clone(run, with);
+    }
+    // SAFETY: the program's function, which `clone` has this signature for.
+    let run = unsafe { core::mem::transmute::<*const c_void, ChildFunction>(run) };
+    let mut start = Start { run, with };
+    forked(|| clone(begin_at, (&raw mut start).cast()))
 }
 
 /// Called before a thread or child goes to another network namespace. Sockets that may still become

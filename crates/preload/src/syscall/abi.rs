@@ -11,7 +11,7 @@ use crate::privileges::abi::{before_seccomp, change_user};
 use crate::privileges::is_change_of_user;
 use crate::raw::{self, fail};
 use crate::{
-    cancel, descriptors, exec, io, life, messages, privileges, process, programs, readiness,
+    abi, cancel, descriptors, exec, io, life, messages, privileges, process, programs, readiness,
     signals, sockets,
 };
 
@@ -62,7 +62,8 @@ unsafe fn route(number: c_long, args: [usize; 6]) -> Option<c_long> {
 unsafe fn beginning(number: c_long, args: [usize; 6]) -> Option<c_long> {
     let [a, b, c, d, e, _] = args;
     // SAFETY: the program's own call.
-    if unsafe { clone_flags(number, args) } & libc::CLONE_NEWNET as usize != 0 {
+    let call = unsafe { clone_flags(number, args) };
+    if call.is_some_and(|(flags, _)| flags & libc::CLONE_NEWNET as usize != 0) {
         life::abi::before_namespace();
     }
     let result = match number {
@@ -99,34 +100,45 @@ unsafe fn beginning(number: c_long, args: [usize; 6]) -> Option<c_long> {
         // SAFETY: the program's own call.
         libc::SYS_unshare => unsafe { life::abi::unshare(a as c_int) },
         // SAFETY: the program's own call.
-        _ if is_fork(number, args) => unsafe { fork(number, args) },
+        _ if unsafe { is_fork(number, args) } => unsafe { fork(number, args) },
         _ => return None,
     };
     Some(result.into())
 }
 
-/// The flags of a `clone`; 0 of any other call.
-unsafe fn clone_flags(number: c_long, args: [usize; 6]) -> usize {
+/// The length of `clone3`'s structure in its first version (CLONE_ARGS_SIZE_VER0).
+const CLONE3_LEN: usize = 64;
+
+/// The structure of a `clone3` that the kernel may take.
+unsafe fn clone3_words(args: [usize; 6]) -> Option<[u64; CLONE3_LEN / 8]> {
+    let [words, len, ..] = args;
+    let words = words as *const [u64; CLONE3_LEN / 8];
+    // SAFETY: the program's structure.
+    (len >= CLONE3_LEN && !abi::is_out_of_reach(words)).then(|| unsafe { words.read_unaligned() })
+}
+
+/// The flags of a `clone` and its stack; `None`: it is another call.
+unsafe fn clone_flags(number: c_long, args: [usize; 6]) -> Option<(usize, usize)> {
     match number {
-        libc::SYS_clone => args[0],
-        // They are the first word of its structure.
+        libc::SYS_clone => Some((args[0], args[1])),
         libc::SYS_clone3 => {
-            // SAFETY: the program's structure, or null.
-            let flags = unsafe { (args[0] as *const u64).as_ref() };
-            flags.map_or(0, |flags| *flags as usize)
+            // SAFETY: the program's own call.
+            let [flags, _, _, _, _, stack, ..] = unsafe { clone3_words(args) }?;
+            Some((flags as usize, stack as usize))
         }
-        _ => 0,
+        _ => None,
     }
 }
 
 /// Whether the call makes a child with a memory of its own that goes on where its parent does.
-fn is_fork(number: c_long, args: [usize; 6]) -> bool {
+unsafe fn is_fork(number: c_long, args: [usize; 6]) -> bool {
     #[cfg(target_arch = "x86_64")]
     if matches!(number, libc::SYS_fork | libc::SYS_vfork) {
         return true;
     }
-    let [flags, stack, ..] = args;
-    number == libc::SYS_clone && flags & libc::CLONE_VM as usize == 0 && stack == 0
+    // SAFETY: the program's own call.
+    let call = unsafe { clone_flags(number, args) };
+    call.is_some_and(|(flags, stack)| flags & libc::CLONE_VM as usize == 0 && stack == 0)
 }
 
 /// As libc's `_Fork`, with the flags of the call.
