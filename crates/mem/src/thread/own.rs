@@ -92,7 +92,7 @@ mod tests {
             let threads: Vec<_> = (0..COUNT)
                 .map(|_| {
                     let ended = Arc::clone(&ended);
-                    spawn_quiet("begun", move || drop(ended.lock().unwrap().recv())).unwrap()
+                    spawn_quiet("begun", move || _ = ended.lock().unwrap().recv()).unwrap()
                 })
                 .collect();
             await_begun();
