@@ -38,6 +38,10 @@ impl Net {
         self.effects.set_own(own);
         self.effects.set_links(state);
         self.announced.left = self.effects.strays.engines().to_vec();
+        // Before the command that makes the change is answered: what happens after it finds the
+        // change in force.
+        self.announced.again_at = now;
+        self.tell_engines(now);
     }
 
     /// Lets go of the device, in whose place another one follows.

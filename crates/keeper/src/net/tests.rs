@@ -87,6 +87,20 @@ fn a_keeper_announces_its_address_as_it_begins_and_once_more() {
 }
 
 #[test]
+fn engines_are_told_of_each_change_of_the_network_at_once() {
+    let mut net = net();
+    net.effects.strays.set_engines(vec![1, 2]);
+    for revision in 1..4 {
+        let state = NetworkState {
+            revision,
+            ..NetworkState::default()
+        };
+        net.set_network(5, &state);
+        assert_eq!(net.announced.left, [0; 0]);
+    }
+}
+
+#[test]
 fn loopback_packets_are_processed_before_a_sleep() {
     let mut net = net();
     assert!(net.prepare_sleep());
