@@ -177,6 +177,9 @@ pub struct Server {
     kernel_flows_swept_at: u64,
     /// Slots of engines that are gone, which are emptied once more at these times.
     vacated: Vec<(u16, u64)>,
+    /// Time of the next look whether sockets of groups that no client serves are open still, and
+    /// the pause after it.
+    unserved: Option<(u64, u64)>,
     stalls: stalls::Stalls,
     is_stopping: bool,
     exhaustion: exhaustion::Exhaustion,
@@ -238,6 +241,7 @@ impl Server {
             swept_at: now,
             kernel_flows_swept_at: now,
             vacated: Vec::new(),
+            unserved: None,
             stalls: stalls::Stalls::default(),
             is_stopping: false,
             exhaustion: exhaustion::Exhaustion::default(),
@@ -246,6 +250,7 @@ impl Server {
         if is_successor {
             let mut flows = server.inherit_orphans(now);
             server.inherit_clients(now);
+            server.look_for_closed_soon(now);
             flows.extend(server.living_flows());
             let steering = server.resources.slots.steering();
             if let Err(error) = server.steer.inherit(steering, &flows) {
@@ -324,6 +329,7 @@ impl Server {
         self.follow_trials(now);
         self.follow_notices(now);
         self.empty_vacated(now);
+        self.look_for_closed(now);
         self.end_lent(now);
         self.settle_handovers();
         if now.saturating_sub(self.swept_at) >= SWEEP_NS {
