@@ -154,7 +154,20 @@ def is_there(sock):
 
 
 def state(pid):
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    return state_in(Path(f"/proc/{pid}/stat"))
+
+
+def state_in(stat):
+    return stat.read_text().rpartition(") ")[2][0]
+
+
+def states(pid):
+    """Those of its threads."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.append(state_in(task / "stat"))
+    return found
 
 
 @contextlib.contextmanager
@@ -201,7 +214,8 @@ def debugged(pid):
     words = [gdb, "-nx", "-q", "-p", str(pid)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(words, **pipes) as debugger:
-        until(lambda: state(pid) == "t", 20, "the debugger has stopped it")
+        # It stops one thread after the other.
+        until(lambda: set(states(pid)) == {"t"}, 20, "the debugger has stopped it")
         try:
             yield
         finally:
@@ -215,9 +229,7 @@ class Asked:
 
     def __init__(self, world, how):
         server = world.stack(*world.program("udp_workers.py"), how, UDP_PORT)
-        until(lambda: "workers" in server.output(), 10, "the workers")
-        line = server.output().partition("workers ")[2].splitlines()[0]
-        self.workers = {int(pid) for pid in line.split()}
+        self.workers = {int(pid) for pid in server.words_after("workers")}
         self.to = (world.address, UDP_PORT)
         with world.at_peer():
             self.socks = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(FLOWS)]
@@ -350,9 +362,8 @@ def serves_while_its_parent_is_held(world, how, seconds_before=0, hold=stopped):
     echo(world)
     words = (how, LENDER_PORT, world.peer_address, ECHO_PORT)
     server = world.stack(*world.program("stopped_lender.py"), *words)
-    until(lambda: "workers" in server.output(), 10, "the workers")
+    parent, child = map(int, server.words_after("workers"))
     time.sleep(seconds_before)
-    parent, child = (int(pid) for pid in server.output().split()[1:3])
     with world.at_peer():
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     texts = [b"%d" % number for number in range(LENDER_REQUESTS)]
@@ -516,8 +527,7 @@ def nothing_is_lost_while_a_parent_that_serves_is_stopped_again_and_again(world)
     echo(world)
     words = ("parent", LENDER_PORT, world.peer_address, ECHO_PORT)
     server = world.stack(*world.program("stopped_lender.py"), *words)
-    until(lambda: "workers" in server.output(), 10, "the workers")
-    parent = int(server.output().split()[1])
+    parent, _ = map(int, server.words_after("workers"))
     with world.at_peer():
         socks = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(LENDER_FLOWS)]
     sent = []

@@ -14,7 +14,7 @@ GROUP, BROADCAST = "239.7.7.8", "10.77.0.255"
 def begun(world, how):
     """Returns the numbers of the workers, and a socket at the peer."""
     server = world.stack(*world.program("one_queue.py"), how, PORT, world.address)
-    until(lambda: "workers" in server.output(), 10, "the workers")
+    workers = {int(pid) for pid in server.words_after("workers")}
     time.sleep(0.3)
     with world.at_peer():
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -22,7 +22,7 @@ def begun(world, how):
     own = socket.inet_aton(world.peer_address)
     sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)
     sock.settimeout(10)
-    return {int(pid) for pid in server.output().split()[1:3]}, sock
+    return workers, sock
 
 
 def takes_turns(world, how, to=None):

@@ -59,6 +59,12 @@ def serial_at(world, port, origin, address=None):
     return struct.unpack("!I", found[0][3][-1][:4])[0] if found else None
 
 
+def found_at(world, port, name):
+    """The addresses that a secondary has for the name."""
+    answer = parsed(ask(world, world.PEER, port, question(name, A)))["answer"]
+    return [record[3] for record in answer]
+
+
 def ours(world, name, qtype=A):
     return parsed(ask(world, world.STACK, 53, question(name, qtype)))
 
@@ -128,10 +134,13 @@ def nsd_and_knot_are_our_secondaries(world):
                 15,
                 f"the secondary at {port} has serial {serial}",
             )  # noqa: B023
-            found = parsed(
-                ask(world, world.PEER, port, question(f"added{serial}.example.test", A))
-            )["answer"]
-            assert [record[3] for record in found] == [bytes([10, 9, 0, serial])], found
+            # NSD's process of before answers for a moment longer.
+            until(
+                lambda port=port: found_at(world, port, f"added{serial}.example.test")
+                == [bytes([10, 9, 0, serial])],
+                5,
+                f"the secondary at {port} has the added address",
+            )  # noqa: B023
             assert not parsed(ask(world, world.PEER, port, question("added1.example.test", A)))[
                 "answer"
             ]

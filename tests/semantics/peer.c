@@ -7,6 +7,7 @@
  *     7009 urgent data as it is told to, line by line: see `urgent`
  *     7011 reads with MSG_OOB and marks, says what it found   7012 sends 60 MiB, closes
  *     7013 echo, takes data with the SYN (TCP_FASTOPEN)
+ *     7014 echo, for the test of local ports alone: no other test's are in TIME-WAIT for it
  *     7010 "PORT what\n" or "PORT what ADDRESS\n": connects back to the asker's PORT, or to that of
  *     an IPv6 address, and does `what`:
  *          hello  sends "hello\n", waits for EOF
@@ -233,7 +234,8 @@ static void *serve_one(void *argument) {
     char byte;
     switch (ntohs(own.sin_port)) {
     case 7001:
-    case 7013: echo(fd); break;
+    case 7013:
+    case 7014: echo(fd); break;
     case 7002: send_all(fd, "hello\n", 6); break;
     // A connect() that has not returned would tell of the reset itself.
     case 7003: usleep(20000); reset(fd); return 0;
@@ -352,7 +354,8 @@ static void *serve_udp(void *argument) {
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     pthread_t thread;
-    int ports[] = {7001, 7002, 7003, 7004, 7005, 7006, 7007, 7008, 7009, 7010, 7011, 7012, 7013};
+    int ports[] = {7001, 7002, 7003, 7004, 7005, 7006, 7007, 7008, 7009, 7010, 7011, 7012, 7013,
+                   7014};
     for (size_t i = 0; i < sizeof ports / sizeof *ports; i++)
         pthread_create(&thread, 0, serve_tcp, (void *)(intptr_t)open_port(SOCK_STREAM, ports[i]));
     for (int port = 7001; port <= 7003; port++)

@@ -27,6 +27,16 @@ class Process:
     def output(self):
         return self.out.read_text(errors="replace")
 
+    def words_after(self, first, seconds=10):
+        """Waits for the line that begins with this word, to its end, because `python3 -u` writes
+        it in pieces. Returns its other words."""
+
+        def found():
+            lines = self.output().split("\n")[:-1]
+            return [line.split() for line in lines if line.split()[:1] == [first]]
+
+        return until(found, seconds, f"a line with {first!r}")[0][1:]
+
     def errors(self):
         return self.err.read_text(errors="replace")
 

@@ -70,11 +70,12 @@ int main(void) {
     struct pollfd end = {fd, POLLOUT, 0};
     if (!fork()) {
         sleep_ms(100);
-        SAY(shutdown(fd, SHUT_WR));
-        _exit(0);
+        _exit(shutdown(fd, SHUT_WR) ? errno : 0);
     }
     SAY(poll(&end, 1, 2000));
-    wait(0);
+    int status;
+    wait(&status);
+    NOTE("shutdown in the child: %d", WEXITSTATUS(status));
     SAY((end.revents & POLLHUP) != 0);
     SAY(so_error(fd) == ECONNRESET);
     SAY(connect_to(fd, peer_ip(), 7001));

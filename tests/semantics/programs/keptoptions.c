@@ -148,6 +148,19 @@ static void run_new(const char *self, int fd, const char *port, const char *what
     wait(0);
 }
 
+/* The receiver goes on when the sender has said that it has sent. */
+static void send_and_tell(int way, int fd) {
+    send_fd(way, fd);
+    write(way, "g", 1);
+}
+
+static int receive_when_told(int way) {
+    char byte;
+    int fd = receive_fd(way);
+    read(way, &byte, 1);
+    return fd;
+}
+
 int main(int argc, char **argv) {
     if (argc > 3) {
         int fd = atoi(argv[1]), port = atoi(argv[2]);
@@ -169,13 +182,13 @@ int main(int argc, char **argv) {
     for (int used = 0; used < 2; used++) {
         socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
         if (!fork()) {
-            l = receive_fd(pair[1]);
+            l = receive_when_told(pair[1]);
             serve(used ? "sent when used" : "sent", l, 8662 + used);
             _exit(0);
         }
         l = made(8662 + used);
         if (used) serve("before it was sent", l, 8663);
-        send_fd(pair[0], l);
+        send_and_tell(pair[0], l);
         close(l);
         wait(0);
         close(pair[0]), close(pair[1]);
@@ -220,11 +233,11 @@ int main(int argc, char **argv) {
 
     socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
     if (!fork()) {
-        receive("sent", receive_fd(pair[1]), 8666);
+        receive("sent", receive_when_told(pair[1]), 8666);
         _exit(0);
     }
     fd = made_for_datagrams(8666);
-    send_fd(pair[0], fd);
+    send_and_tell(pair[0], fd);
     close(fd);
     wait(0);
     return 0;

@@ -34,6 +34,9 @@ static void echoed(int fd, const char *text) {
     if (send(fd, text, strlen(text), 0) < 0) NOTE("send: %s", name_of(errno));
 }
 
+/* What was sent has come back. */
+static void settle(int fd) { readable(fd), sleep_ms(60); }
+
 static int connected(int family) {
     int fd = socket(family, SOCK_DGRAM, 0);
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(7011)};
@@ -47,7 +50,7 @@ static void datagrams(int family) {
     int fd = connected(family);
     NOTE("datagrams of %s", family == AF_INET ? "IPv4" : "IPv6");
     NOTE("offset %d", offset_of(fd));
-    echoed(fd, "0123456789"), echoed(fd, ""), echoed(fd, "abcdef"), sleep_ms(60);
+    echoed(fd, "0123456789"), echoed(fd, ""), echoed(fd, "abcdef"), settle(fd);
     LOOK(4), LOOK(4);
     SAY(set(fd, 0)), NOTE("offset %d", offset_of(fd));
     LOOK(4), LOOK(4), LOOK(4), LOOK(4), LOOK(4), LOOK(4), LOOK(4), LOOK(4);
@@ -57,13 +60,13 @@ static void datagrams(int family) {
         SAY(set(fd, 100)), LOOK(10);
     NOTE("with MSG_TRUNC"), SAY(set(fd, 2)), LOOK_LONG(4), LOOK_LONG(4), LOOK_LONG(4);
     NOTE("reads"), SAY(set(fd, 12)), READ(4), LOOK(3), READ(4), LOOK(3), READ(40), LOOK(3);
-    echoed(fd, "ghijkl"), sleep_ms(60);
+    echoed(fd, "ghijkl"), settle(fd);
     SAY(set(fd, 4)), READ_LONG(2);
-    echoed(fd, "ghijkl"), sleep_ms(60);
+    echoed(fd, "ghijkl"), settle(fd);
     SAY(set(fd, -1)), LOOK(3), READ(3);
     SAY(set(fd, -5)), NOTE("offset %d", offset_of(fd)), SAY(set(fd, 3)), READ(3);
     NOTE("ready though there is nothing to look at");
-    echoed(fd, "mno"), sleep_ms(60), SAY(set(fd, 3));
+    echoed(fd, "mno"), settle(fd), SAY(set(fd, 3));
     struct pollfd p = {fd, POLLIN, 0};
     SAY(poll(&p, 1, 0)), LOOK(3);
     struct timeval limit = {0, 60000};
@@ -81,13 +84,13 @@ static void datagrams(int family) {
 static void stream(void) {
     int fd = tcp(7001);
     NOTE("a stream"), NOTE("offset %d", offset_of(fd));
-    echoed(fd, "0123456789abcdef"), readable(fd), sleep_ms(60);
+    echoed(fd, "0123456789abcdef"), settle(fd);
     LOOK(4), SAY(set(fd, 0)), LOOK(4), LOOK(4);
     READ(2), LOOK(4), READ(6), LOOK(2), READ(1), LOOK(40), LOOK(4);
     struct pollfd p = {fd, POLLIN, 0};
     SAY(poll(&p, 1, 0));
     SAY(set(fd, 3)), LOOK(2), READ(40), LOOK(2);
-    echoed(fd, "ghijkl"), readable(fd), sleep_ms(60);
+    echoed(fd, "ghijkl"), settle(fd);
     SAY(set(fd, 2)), LOOK_LONG(3), LOOK_LONG(3), LOOK_LONG(3);
     SAY(set(fd, 2)), READ_LONG(3), LOOK(2);
     SAY(set(fd, -1)), LOOK(2);

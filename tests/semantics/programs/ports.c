@@ -3,7 +3,7 @@
 #include "t.h"
 
 #define LOCAL_PORT_RANGE 51
-enum { FIRST = 47110, COUNT = 10 };
+enum { FIRST = 47110, COUNT = 10, PEER_PORT = 7014 };
 
 static int port_of(int fd) {
     struct sockaddr_in name;
@@ -25,20 +25,20 @@ static void in_a_range(int type) {
     int fds[COUNT], seen = 0;
     for (int i = 0; i < COUNT; i++) {
         fds[i] = made(type, FIRST, FIRST + COUNT - 1);
-        SAY(connect_to(fds[i], peer_ip(), 7001));
+        SAY(connect_to(fds[i], peer_ip(), PEER_PORT));
         if (is_within(fds[i])) seen |= 1 << port_of(fds[i]) - FIRST;
     }
     NOTE("seen %x", seen);
     int more = made(type, FIRST, FIRST + COUNT - 1);
-    SAY(connect_to(more, peer_ip(), 7001));
+    SAY(connect_to(more, peer_ip(), PEER_PORT));
     close(more);
     for (int i = 0; i < COUNT; i++) close(fds[i]);
     int bound = made(type, 47200, 47209);
     SAY(bind_to(bound, own_ip(), 0)), SAY(port_of(bound) / 10);
     close(bound);
     int least = made(type, 60000, 0), outside = made(type, 20000, 20010);
-    SAY(connect_to(least, peer_ip(), 7001)), SAY(port_of(least) >= 60000);
-    SAY(connect_to(outside, peer_ip(), 7001)), SAY(port_of(outside) > 32000);
+    SAY(connect_to(least, peer_ip(), PEER_PORT)), SAY(port_of(least) >= 60000);
+    SAY(connect_to(outside, peer_ip(), PEER_PORT)), SAY(port_of(outside) > 32000);
     close(least), close(outside);
     int range = FIRST << 16 | FIRST + 1, fd = made(type, 0, 0);
     socklen_t len = sizeof range;
@@ -68,13 +68,14 @@ static void none_left(void) {
     close(fd), close(fds[1]), close(fds[2]);
 }
 
+/* A port that no earlier program has got by chance, and has in TIME-WAIT. */
 static void taken(void) {
     NOTE("the same four");
     int one = 1, a = socket(AF_INET, SOCK_STREAM, 0), b = socket(AF_INET, SOCK_STREAM, 0);
     setsockopt(a, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     setsockopt(b, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    SAY(bind_to(a, own_ip(), 47000)), SAY(bind_to(b, own_ip(), 47000));
-    SAY(connect_to(a, peer_ip(), 7001)), SAY(connect_to(b, peer_ip(), 7001));
+    SAY(bind_to(a, own_ip(), 27000)), SAY(bind_to(b, own_ip(), 27000));
+    SAY(connect_to(a, peer_ip(), PEER_PORT)), SAY(connect_to(b, peer_ip(), PEER_PORT));
     SAY(connect_to(b, peer_ip(), 7002)), SAY(port_of(b));
     close(a), close(b);
 }
