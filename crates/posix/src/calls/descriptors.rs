@@ -71,24 +71,30 @@ impl Process {
                 };
                 if socket.lent.is_lent() {
                     self.lending.post.on_number_closed();
-                } else if is_last && socket.may_end() {
+                } else if is_last && socket.may_close() {
                     self.end(&socket);
                 }
             }
             Entry::Routes(_) => {}
             Entry::Set(set) => {
-                let is_last = {
-                    let mut inner = set.inner.lock();
-                    inner.numbers.retain(|number| *number != fd);
-                    inner.numbers.is_empty()
-                };
-                if is_last {
-                    self.engines.homes.leave(&set);
-                    end_set(&set);
-                    self.lending.close_common(set.set_common(None));
+                if set.close_number(fd) {
+                    self.end_set(&set);
                 }
             }
         }
+    }
+
+    /// Ends a set that has no numbers and in which no thread waits.
+    pub(crate) fn end_set(&self, set: &Arc<Set>) {
+        self.engines.homes.leave(set);
+        // eventpoll_release_file(): it leaves the sets that it is in.
+        for (outer, item) in set.take_outer() {
+            outer.forget(item);
+        }
+        for (item, member) in set.clear() {
+            member.target.unwatch(&|watch| watch.is_item(set, item));
+        }
+        self.lending.close_common(set.set_common(None));
     }
 
     /// Ends an open socket whose last reference is gone.
@@ -160,6 +166,7 @@ impl Process {
             mask: None,
             may_restart: false,
             ends_when_stopped: false,
+            is_part: false,
         };
         let is_done = || stream.await_acked() == 0 || stream.is_over();
         let _ = self.wait(&plan, |_| Ok(is_done().then_some(())));
@@ -314,23 +321,5 @@ impl Process {
 fn close_number(fd: i32) {
     if let Some(number) = Descriptor::new(fd) {
         number.close();
-    }
-}
-
-fn end_set(set: &Arc<Set>) {
-    // eventpoll_release_file(): it leaves the sets that it is in.
-    for (outer, item) in set.take_outer() {
-        outer.forget(item);
-    }
-    for (item, member) in set.clear() {
-        member.target.unwatch(&|watch| watch.is_item(set, item));
-    }
-}
-
-impl Description {
-    /// Returns whether no thread is inside a blocking call on it; otherwise the last to leave ends
-    /// it.
-    pub(crate) fn may_end(&self) -> bool {
-        self.users.load(Ordering::SeqCst) == 0
     }
 }

@@ -37,6 +37,7 @@ impl Process {
             mask: None,
             may_restart: false,
             ends_when_stopped: false,
+            is_part: false,
         };
         // Two checks before the sleep; a later event ends the sleep.
         let mut looks = 0;

@@ -115,6 +115,7 @@ impl Process {
             mask: None,
             may_restart: false,
             ends_when_stopped: false,
+            is_part: false,
         };
         self.wait(&plan, |look| {
             let scanned = at.scan(look, put);

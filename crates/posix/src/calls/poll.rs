@@ -15,6 +15,14 @@ use crate::process::wait::deadline_of;
 use crate::socket::borrowed::ReadRequest;
 use crate::socket::description::Decided;
 
+/// Outcome of a poll.
+struct Polled {
+    /// Number of entries that have any events.
+    count: usize,
+    /// The descriptors were looked at more than once.
+    has_waited: bool,
+}
+
 impl Process {
     /// poll and ppoll. Writes `revents` and counts the entries that have any.
     pub fn poll(
@@ -23,14 +31,23 @@ impl Process {
         timeout: Option<Duration>,
         mask: Option<&libc::sigset_t>,
     ) -> Outcome<usize> {
+        Ok(self.poll_again(fds, timeout, mask)?.count)
+    }
+
+    fn poll_again(
+        &self,
+        fds: &mut [libc::pollfd],
+        timeout: Option<Duration>,
+        mask: Option<&libc::sigset_t>,
+    ) -> Outcome<Polled> {
         let deadline_ns = deadline_of(&*self.kernel, timeout);
         let mut is_begun = false;
         loop {
-            if let Some(count) = self.poll_sorted(fds, (deadline_ns, is_begun), mask)?
+            if let Some(polled) = self.poll_sorted(fds, (deadline_ns, is_begun), mask)?
                 && !self.take_hung_up_among(fds)
             {
                 self.add_errors(fds);
-                return Ok(count);
+                return Ok(polled);
             }
             is_begun = true;
         }
@@ -43,7 +60,7 @@ impl Process {
         fds: &mut [libc::pollfd],
         (deadline_ns, is_begun): (Option<u64>, bool),
         mask: Option<&libc::sigset_t>,
-    ) -> Outcome<Option<usize>> {
+    ) -> Outcome<Option<Polled>> {
         let sorted = self.sort(fds);
         // A wait of ours makes descriptors, which the sandbox of a child that serves a connection
         // of its parent's (seccomp, as sshd's) need not allow.
@@ -54,7 +71,11 @@ impl Process {
         }
         if !asks && are_lent() {
             let lent = sorted.elsewhere();
-            return self.poll_elsewhere((fds, lent), (deadline_ns, is_begun), mask);
+            let count = self.poll_elsewhere((fds, lent), (deadline_ns, is_begun), mask)?;
+            return Ok(count.map(|count| Polled {
+                count,
+                has_waited: false,
+            }));
         }
         for target in sorted.targets() {
             match target {
@@ -70,6 +91,7 @@ impl Process {
             // signal(7): poll and select are never restarted.
             may_restart: false,
             ends_when_stopped: false,
+            is_part: false,
         };
         let schedule = self.poll_looks.at(self.kernel.thread(), sorted.kernel());
         let mut looks = 0;
@@ -87,15 +109,17 @@ impl Process {
             }
             Ok((count > 0).then_some(Some(count)))
         })?;
-        match count {
-            Some(None) => Ok(None),
+        let has_waited = looks > 1;
+        let count = match count {
+            Some(None) => return Ok(None),
             // After a wait the kernel looks up the descriptors again: do_pollfd().
-            _ if looks > 1 => {
+            _ if has_waited => {
                 let is_closed = |fd| self.table.find(fd).is_none();
-                Ok(Some(sorted.look_for_closed(fds, is_closed)))
+                sorted.look_for_closed(fds, is_closed)
             }
-            count => Ok(Some(count.flatten().unwrap_or(0))),
-        }
+            count => count.flatten().unwrap_or(0),
+        };
+        Ok(Some(Polled { count, has_waited }))
     }
 
     /// Takes connections of killed processes over that the kernel says have ended. Returns whether
@@ -141,13 +165,14 @@ impl Process {
         let sets = [read, write, except];
         let mut fds = wanted(nfds, &sets);
         let begun = self.kernel.now_ns();
-        let outcome = self.poll(&mut fds, *timeout, mask);
+        let outcome = self.poll_again(&mut fds, *timeout, mask);
         if let Some(left) = timeout {
             // poll_select_finish(): whatever ended the call.
             let passed = Duration::from_nanos(self.kernel.now_ns().wrapping_sub(begun));
             *left = left.saturating_sub(passed);
         }
-        if outcome? > 0 && fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
+        // A number that was closed during the wait is ready: do_select().
+        if !outcome?.has_waited && fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
             return Err(Errno::EBADF.into());
         }
         Ok(write_back(nfds, sets, &fds))

@@ -192,7 +192,7 @@ impl Process {
             Ok(count) if count == 0 || count >= target => Ok(bytes(count)),
             Ok(count) if stream.ends_at_mark(look_end(count)) => Ok(bytes(count)),
             Ok(count) if is_peek => self.peek_all(&plan(), stream, (bufs, how), target, count),
-            Ok(count) => self.recv_all(&plan(), stream, (bufs, how), target, count),
+            Ok(count) => self.recv_all((socket, stream), plan(), (bufs, how), target, count),
             Err(StreamError::Errno(error)) => Err(error.into()),
             Err(StreamError::Pipe) => Ok(bytes(0)),
             Err(StreamError::Wait) if is_nonblocking => {
@@ -207,7 +207,7 @@ impl Process {
                 self.peek_all(&plan(), stream, (bufs, how), target, 0)
             }
             Err(StreamError::Wait) if target > 1 => {
-                self.recv_all(&plan(), stream, (bufs, how), target, 0)
+                self.recv_all((socket, stream), plan(), (bufs, how), target, 0)
             }
             Err(StreamError::Wait) => {
                 let count = self.await_bytes(&plan(), stream, || stream.dequeue(bufs, how))?;
@@ -295,17 +295,24 @@ impl Process {
     /// signal. SO_RCVTIMEO is for all of them together.
     fn recv_all(
         &self,
-        plan: &Plan<'_>,
-        stream: &Stream,
+        (socket, stream): (&Arc<Description>, &Stream),
+        plan: Plan<'_>,
         (bufs, how): (&mut [IoSliceMut<'_>], How),
         target: usize,
         had: usize,
     ) -> Outcome<Received> {
+        let plan = plan.of_parts();
         let mut rest = bufs;
         IoSliceMut::advance_slices(&mut rest, had);
         let mut total = had;
+        let mut outcome = Ok(());
         while total < target {
-            match self.await_bytes(plan, stream, || stream.dequeue(rest, how)) {
+            // tcp_recvmsg_locked(): a call that has bytes leaves an error to the next.
+            let error = match total {
+                0 => Stream::take_error,
+                _ => Stream::peek_error,
+            };
+            match self.await_bytes(&plan, stream, || stream.dequeue_as(rest, how, error)) {
                 Ok(0) => break,
                 Ok(count) => {
                     total += count;
@@ -315,10 +322,14 @@ impl Process {
                     }
                 }
                 Err(_) if total > 0 => break,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
             }
         }
-        Ok(bytes(total))
+        self.end_if_closed(socket);
+        outcome.map(|()| bytes(total))
     }
 
     /// Peeks at bytes for MSG_PEEK.

@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::addr::Given;
 use crate::calls::carved::LENT;
@@ -169,7 +170,9 @@ impl Process {
             tell_of_room(socket, stream);
             return Ok(sent);
         }
-        self.send_rest(socket, stream, bufs, flags, asked, sent)
+        let outcome = self.send_rest(socket, stream, bufs, flags, asked, sent);
+        self.end_if_closed(socket);
+        outcome
     }
 
     /// MSG_FASTOPEN on a socket that connects: a second `connect`. The one that finds the
@@ -223,7 +226,7 @@ impl Process {
         had: usize,
     ) -> Outcome<usize> {
         let push = push_of(flags);
-        let plan = Plan::of_call(&*self.kernel, socket, &socket.send_timeout_ns, &[]);
+        let plan = Plan::of_call(&*self.kernel, socket, &socket.send_timeout_ns, &[]).of_parts();
         let mut all: Vec<IoSlice<'_>> = bufs.iter().map(|buf| IoSlice::new(buf)).collect();
         let mut rest = &mut all[..];
         IoSlice::advance_slices(&mut rest, had);
@@ -231,7 +234,7 @@ impl Process {
         while total < asked {
             let outcome = self.wait(&plan, |_| {
                 // tcp_sendmsg_locked(): a call that has sent something leaves an error to the next.
-                if total > 0 && stream.has_error() {
+                if total > 0 && stream.has_error() || socket.has_ended.load(Ordering::Acquire) {
                     return Err(Errno::EPIPE.into());
                 }
                 match stream.enqueue(rest, push) {

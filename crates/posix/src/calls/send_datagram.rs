@@ -247,6 +247,7 @@ impl Process {
             mask: None,
             may_restart: true,
             ends_when_stopped: false,
+            is_part: false,
         };
         self.wait(
             &plan,

@@ -2,9 +2,10 @@
 
 /// POLLIN_SET, POLLOUT_SET and POLLEX_SET of fs/select.c.
 const READ: i16 =
-    libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc::POLLHUP | libc::POLLERR;
-const WRITE: i16 = libc::POLLWRBAND | libc::POLLWRNORM | libc::POLLOUT | libc::POLLERR;
-const EXCEPT: i16 = libc::POLLPRI;
+    libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc::POLLHUP | libc::POLLERR | CLOSED;
+const WRITE: i16 = libc::POLLWRBAND | libc::POLLWRNORM | libc::POLLOUT | libc::POLLERR | CLOSED;
+const EXCEPT: i16 = libc::POLLPRI | CLOSED;
+const CLOSED: i16 = libc::POLLNVAL;
 
 const WORD: usize = u64::BITS as usize;
 
@@ -20,7 +21,7 @@ pub(crate) fn wanted(nfds: usize, sets: &[Option<&mut [u64]>; 3]) -> Vec<libc::p
         let mut events = 0;
         for (set, bits) in sets.iter().zip([READ, WRITE, EXCEPT]) {
             if is_set(set.as_deref(), fd) {
-                events |= bits;
+                events |= bits & !CLOSED;
             }
         }
         if events != 0 {

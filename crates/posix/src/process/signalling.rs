@@ -81,6 +81,7 @@ impl Process {
                 mask: None,
                 may_restart: true,
                 ends_when_stopped: false,
+                is_part: false,
             };
             let outcome = self.wait(&plan, |_| {
                 for socket in &sockets {

@@ -7,7 +7,7 @@ use slipstack_mem::{Descriptor, Lock};
 
 use crate::ready::lead::Lead;
 use crate::ready::waiter::{Rings, Waiter, WaiterPool};
-use crate::ready::watch::{Awaited, Watch};
+use crate::ready::watch::Awaited;
 
 /// The leader learns of new timers that other threads set within this time.
 const NUDGE_NS: u64 = 4_000_000;
@@ -33,12 +33,21 @@ impl Kept {
         }
     }
 
+    /// Forgets, in a forked child, that a thread of the parent's waits.
+    fn forget(&self) {
+        match self {
+            Kept::One(one) => one.forget_wait(),
+            Kept::Many(many) => many.iter().for_each(|one| one.forget_poll()),
+            Kept::Wire => {}
+        }
+    }
+
     fn subscribe(&self, waiter: &Arc<Waiter>) {
         match self {
             Kept::One(one) => one.begin_wait(waiter),
             Kept::Many(many) => {
                 for one in &**many {
-                    one.watch(Watch::Thread(Arc::clone(waiter)));
+                    one.begin_poll(waiter);
                 }
             }
             Kept::Wire => {}
@@ -55,18 +64,23 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// Ends the subscription. Returns the object that has lost its last thread by that
+    /// Ends the subscription. `on_last` gets the objects that have lost their last thread by that
     /// ([`Awaited::end_wait`]).
-    pub(crate) fn unsubscribe(self) -> Option<Arc<dyn Awaited>> {
+    pub(crate) fn unsubscribe(self, on_last: &mut dyn FnMut(Arc<dyn Awaited>)) {
         match self.kept {
-            Kept::One(one) => one.end_wait(&self.waiter).then_some(one),
+            Kept::One(one) => {
+                if one.end_wait(&self.waiter) {
+                    on_last(one);
+                }
+            }
             Kept::Many(many) => {
                 for one in &*many {
-                    one.unwatch(&|watch| watch.is_thread(&self.waiter));
+                    if one.end_poll(&self.waiter) {
+                        on_last(Arc::clone(one));
+                    }
                 }
-                None
             }
-            Kept::Wire => None,
+            Kept::Wire => {}
         }
     }
 }
@@ -345,11 +359,12 @@ impl Sleepers {
     }
 
     /// Resets the list in a forked child, because the sleepers were other threads of the parent.
-    /// The sockets they watched are the parent's too, so they are forgotten without being touched.
+    /// The sockets they watched are the parent's too, so their locks are not touched.
     /// `thread` is the child's, which may have forked in a handler and sleep on.
     pub(crate) fn reset(&self, thread: usize) {
         let asleep = std::mem::take(&mut *self.asleep.lock());
         for sleeper in asleep.iter().filter(|it| it.thread != thread) {
+            sleeper.kept.forget();
             if let Some(doorbell) = Descriptor::new(sleeper.waiter.doorbell()) {
                 doorbell.leave_to_parent();
             }

@@ -55,6 +55,23 @@ pub(crate) trait Awaited: Any + Debug + Send + Sync {
     /// The counterpart of [`Awaited::begin_wait`]. Returns true if the object has counted its
     /// sleeping threads and this one was the last.
     fn end_wait(&self, waiter: &Arc<Waiter>) -> bool;
+
+    /// As [`Awaited::end_wait`], in a forked child of the thread's process.
+    fn forget_wait(&self) {}
+
+    /// As [`Awaited::end_poll`], in a forked child of the thread's process.
+    fn forget_poll(&self) {}
+
+    /// A thread is about to sleep on this object and others.
+    fn begin_poll(&self, waiter: &Arc<Waiter>) {
+        self.watch(Watch::Thread(Arc::clone(waiter)));
+    }
+
+    /// The counterpart of [`Awaited::begin_poll`], with the result of [`Awaited::end_wait`].
+    fn end_poll(&self, waiter: &Arc<Waiter>) -> bool {
+        self.unwatch(&|watch| watch.is_thread(waiter));
+        false
+    }
 }
 
 /// A watcher of the readiness of a socket or a set.

@@ -91,6 +91,8 @@ pub(crate) struct Description {
     pub(crate) early_shut: AtomicU8,
     /// Threads asleep in a call on it: the socket outlives its last number until they leave.
     pub(crate) users: AtomicUsize,
+    /// Threads asleep in poll or select with it: it outlives its last number for them too.
+    pollers: AtomicUsize,
     pub(crate) has_ended: AtomicBool,
     pub(crate) sigio: SigIo,
     /// The error queue; errors that the network returns are kept elsewhere.
@@ -167,6 +169,7 @@ impl Description {
             is_watched: AtomicBool::new(false),
             early_shut: AtomicU8::new(0),
             users: AtomicUsize::new(0),
+            pollers: AtomicUsize::new(0),
             has_ended: AtomicBool::new(false),
             sigio: SigIo::default(),
             error_queue: ErrorQueue::default(),
@@ -416,6 +419,16 @@ impl Description {
         self.cold.lock().watches.clone()
     }
 
+    /// Whether no thread is inside a blocking call on it.
+    pub(crate) fn may_end(&self) -> bool {
+        self.users.load(Ordering::SeqCst) == 0
+    }
+
+    /// Whether no thread sleeps in a call that needs it; otherwise the last to leave ends it.
+    pub(crate) fn may_close(&self) -> bool {
+        self.may_end() && self.pollers.load(Ordering::SeqCst) == 0
+    }
+
     /// Whether something is intended for the stack and not real.
     pub(crate) fn is_intent(&self) -> bool {
         match self.decided() {
@@ -472,6 +485,24 @@ impl Awaited for Description {
             .store(!cold.watches.is_empty(), Ordering::Release);
     }
 
+    fn forget_wait(&self) {
+        forget_one(&self.users);
+    }
+
+    fn forget_poll(&self) {
+        forget_one(&self.pollers);
+    }
+
+    fn begin_poll(&self, waiter: &Arc<Waiter>) {
+        self.pollers.fetch_add(1, Ordering::AcqRel);
+        self.watch(Watch::Thread(Arc::clone(waiter)));
+    }
+
+    fn end_poll(&self, waiter: &Arc<Waiter>) -> bool {
+        self.unwatch(&|watch| watch.is_thread(waiter));
+        self.pollers.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+
     fn begin_wait(&self, waiter: &Arc<Waiter>) {
         self.users.fetch_add(1, Ordering::AcqRel);
         self.watch(Watch::Thread(Arc::clone(waiter)));
@@ -486,6 +517,12 @@ impl Awaited for Description {
         }
         self.users.fetch_sub(1, Ordering::SeqCst) == 1
     }
+}
+
+/// Forgets a thread that may not have been counted yet.
+fn forget_one(count: &AtomicUsize) {
+    let now = count.load(Ordering::SeqCst);
+    count.store(now.saturating_sub(1), Ordering::SeqCst);
 }
 
 impl Recipient for Description {

@@ -194,8 +194,9 @@ impl Listener {
     }
 
     pub(crate) fn readiness(&self) -> u32 {
+        // tcp_poll(), TCP_CLOSE.
         if self.is_shut() {
-            return bits::IN | bits::RDHUP | bits::HUP;
+            return bits::OUT | bits::HUP;
         }
         if self.pending.load(Ordering::Acquire) > 0 {
             bits::IN

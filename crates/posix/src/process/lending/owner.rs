@@ -252,7 +252,7 @@ impl Process {
         {
             self.close_steward_number(kept);
         }
-        if socket.may_end() && socket.cold.lock().numbers.is_empty() {
+        if socket.may_close() && socket.cold.lock().numbers.is_empty() {
             // SO_LINGER: no thread waits for this end.
             if let Some(Decided::Stream(stream)) = socket.decided() {
                 stream.linger.lock().take_if(|seconds| *seconds > 0);

@@ -228,6 +228,7 @@ impl Process {
             mask: None,
             may_restart: end_ns.is_none(),
             ends_when_stopped: end_ns.is_some(),
+            is_part: false,
         };
         let found = self.wait(&plan, |look| {
             let has_bytes = || !ready_in_kernel(socket.kernel_number(), PollFlags::IN).is_empty();

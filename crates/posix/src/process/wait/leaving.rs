@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use crate::attachment::Attachment;
-use crate::epoll::Target;
+use crate::epoll::{Set, Target};
 use crate::process::Process;
 use crate::process::subject::Subject;
 use crate::ready::Station;
@@ -16,21 +16,30 @@ use crate::socket::description::Description;
 impl Process {
     /// A thread does not sleep any more.
     pub(crate) fn leave(&self, sleeper: Sleeper) {
-        if let Some(last) = sleeper.unsubscribe() {
-            self.end_if_closed(last);
-        }
+        sleeper.unsubscribe(&mut |left: Arc<dyn Awaited>| {
+            let left: Arc<dyn Any + Send + Sync> = left;
+            match left.downcast::<Description>() {
+                Ok(socket) => self.end_if_closed(&socket),
+                Err(other) => {
+                    if let Ok(set) = other.downcast::<Set>()
+                        && set.has_been_left()
+                    {
+                        self.end_set(&set);
+                    }
+                }
+            }
+        });
     }
 
     /// Ends a socket that the last thread has left, if its last number was closed meanwhile. A lent
     /// socket is still held by a child.
-    fn end_if_closed(&self, left: Arc<dyn Awaited>) {
-        let left: Arc<dyn Any + Send + Sync> = left;
-        if let Ok(socket) = left.downcast::<Description>()
+    pub(crate) fn end_if_closed(&self, socket: &Arc<Description>) {
+        if socket.may_close()
             && !socket.lent.is_lent()
             && socket.cold.lock().numbers.is_empty()
             && socket.decided().is_some()
         {
-            self.end(&socket);
+            self.end(socket);
         }
     }
 

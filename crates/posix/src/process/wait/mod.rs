@@ -46,6 +46,9 @@ pub(crate) struct Plan<'a> {
     pub(crate) may_restart: bool,
     /// A stop of the process (SIGSTOP, SIGCONT) ends it, even without a handler (signal(7)).
     pub(crate) ends_when_stopped: bool,
+    /// The call may wait again: it ends the socket itself if the last number is closed meanwhile
+    /// ([`Process::end_if_closed`]).
+    pub(crate) is_part: bool,
 }
 
 impl<'a> Plan<'a> {
@@ -65,6 +68,15 @@ impl<'a> Plan<'a> {
             mask: None,
             may_restart: timeout == 0,
             ends_when_stopped: timeout != 0,
+            is_part: false,
+        }
+    }
+
+    /// As [`Plan::of_call`], for a call that waits until all of its bytes are through.
+    pub(crate) fn of_parts(self) -> Self {
+        Plan {
+            is_part: true,
+            ..self
         }
     }
 
@@ -468,7 +480,10 @@ impl Process {
         let waiter = at.station.sleepers.pool.take();
         let outcome = self.sleep_as(&waiter, at, before, is_turned, now_ns, check);
         if let Some(sleeper) = at.station.sleepers.remove(&waiter) {
-            self.leave(sleeper);
+            match at.plan.is_part {
+                true => sleeper.unsubscribe(&mut |_| {}),
+                false => self.leave(sleeper),
+            }
         }
         at.station.sleepers.pass_on();
         at.station.sleepers.pool.give(waiter);
