@@ -63,6 +63,7 @@ differential: build ## random packets and socket calls, on the kernel and on Sli
 .PHONY: sharing
 sharing: build ## random processes that share connections: each call as on the kernel; SHARING_COUNT
 	@tests/sharing/run --count $(SHARING_COUNT) --seed $$(date +%s)
+	@tests/sharing/run --threads --count $(SHARING_COUNT) --seed $$(date +%s)
 
 .PHONY: dns
 dns: build ## 200,000 questions to `slipstack serve dns`, NSD and Knot, answers compared

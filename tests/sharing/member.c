@@ -1,32 +1,41 @@
-/* One process of a family that shares sockets. `member FOLDER NAME` makes the calls that lines in
- * FOLDER/NAME.in ask for, and answers each in FOLDER/NAME.out: the result, the error's name, and
- * what was read. A child is a member with a name of its own. Sockets have fixed numbers. */
+/* One process of a family that shares sockets. `member FOLDER NAME [PROCESS]` makes the calls that
+ * lines in FOLDER/NAME.in ask for, and answers each in FOLDER/NAME.out: the result, the error's
+ * name, and what was read. A child is a member with a name of its own, and so is another thread of
+ * the process. Sockets have fixed numbers. */
 
 #define _GNU_SOURCE
 
-#include <arpa/inet.h>
+#include "member.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/tcp.h>
-#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 extern char **environ;
 
-enum { REQUESTS = 200, ANSWERS = 201, MESSAGES = 202, ROOM = 4096, WORDS = 6 };
-enum { ACCEPT_MS = 400, WAIT_MS = 150, EPOLL_MS = 30, EVENTS = 8 };
+enum { MESSAGES = 199, THREADS = 24, WORDS = 6 };
+/* Of signals: the system calls that one interrupts are restarted, or not. */
+enum { RESTARTS = SIGUSR1, INTERRUPTS = SIGUSR2 };
 
-static char *folder, self[256], name[32], text[ROOM + 1];
+struct thread {
+    char name[32];
+    pthread_t id;
+};
+
+static char *folder, self[256], process[32];
+static struct thread threads[THREADS];
+static __thread struct thread *mine;
+
+static int requests(void) { return REQUESTS + 2 * (int)(mine - threads); }
 
 static void put(int fd, int number) {
     if (fd < 0 || dup2(fd, number) < 0) perror("member"), exit(1);
@@ -41,17 +50,26 @@ static socklen_t address_of(const char *member, struct sockaddr_un *addr) {
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
-static void begin(const char *as) {
+/* Takes the ends of the thread's lines. */
+static void begin(void) {
     char path[512];
+    snprintf(path, sizeof path, "%s/%s.in", folder, mine->name);
+    put(open(path, O_RDWR), requests());
+    snprintf(path, sizeof path, "%s/%s.out", folder, mine->name);
+    put(open(path, O_RDWR), requests() + 1);
+}
+
+/* Makes the calling thread, the only one, that of another process. */
+static void begin_process(const char *name, const char *as) {
     struct sockaddr_un addr = {0};
-    if (as != name) snprintf(name, sizeof name, "%s", as);
-    close(REQUESTS), close(ANSWERS), close(MESSAGES);
-    snprintf(path, sizeof path, "%s/%s.in", folder, name);
-    put(open(path, O_RDWR), REQUESTS);
-    snprintf(path, sizeof path, "%s/%s.out", folder, name);
-    put(open(path, O_RDWR), ANSWERS);
+    for (int fd = MESSAGES; fd < REQUESTS + 2 * THREADS; fd++) close(fd);
+    memset(threads, 0, sizeof threads);
+    mine = threads, mine->id = pthread_self();
+    snprintf(mine->name, sizeof mine->name, "%s", name);
+    snprintf(process, sizeof process, "%s", as);
+    begin();
     int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
-    bind(fd, (void *)&addr, address_of(name, &addr));
+    bind(fd, (void *)&addr, address_of(process, &addr));
     put(fd, MESSAGES);
 }
 
@@ -59,41 +77,7 @@ static void answer(long result) {
     char line[ROOM + 64];
     const char *error = result < 0 ? strerrorname_np(errno) : "-";
     int len = snprintf(line, sizeof line, "%ld %s %s\n", result, error, text);
-    if (write(ANSWERS, line, (size_t)len) != len) exit(1);
-}
-
-static struct sockaddr_in inet(const char *ip, int port) {
-    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    addr.sin_addr.s_addr = inet_addr(ip);
-    return addr;
-}
-
-/* Moves a new descriptor to the number that the family knows it by. */
-static int placed(int fd, int number) {
-    if (fd < 0) return -1;
-    dup2(fd, number), close(fd);
-    return 0;
-}
-
-static int listens(int fd, int port) {
-    int on = 1;
-    struct sockaddr_in addr = inet("0.0.0.0", port);
-    placed(socket(AF_INET, SOCK_STREAM, 0), fd);
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    return bind(fd, (void *)&addr, sizeof addr) ?: listen(fd, 8);
-}
-
-static int accepts(int fd, int number) {
-    struct pollfd polled = {fd, POLLIN, 0};
-    if (poll(&polled, 1, ACCEPT_MS) == 1) return placed(accept(fd, NULL, NULL), number);
-    errno = ETIMEDOUT;
-    return -1;
-}
-
-static int connects(int fd, const char *ip, int port) {
-    struct sockaddr_in addr = inet(ip, port);
-    placed(socket(AF_INET, SOCK_STREAM, 0), fd);
-    return connect(fd, (void *)&addr, sizeof addr);
+    if (write(requests() + 1, line, (size_t)len) != len) exit(1);
 }
 
 static int spawns(const char *child) {
@@ -105,69 +89,8 @@ static int spawns(const char *child) {
 
 static int forks(const char *child) {
     pid_t pid = fork();
-    if (pid == 0) begin(child);
+    if (pid == 0) begin_process(child, child);
     return pid < 0 ? -1 : pid > 0;
-}
-
-static long said(long count) {
-    text[count > 0 ? count : 0] = 0;
-    return count;
-}
-
-/* A read that waits for a while. */
-static long waits_and_reads(int fd, size_t len) {
-    struct timeval wait = {0, WAIT_MS * 1000}, none = {0, 0};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
-    long count = said(read(fd, text, len));
-    int error = errno;
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none);
-    errno = error;
-    return count;
-}
-
-static int polls(int fd, short events, int ms) {
-    struct pollfd polled = {fd, events, 0};
-    int count = poll(&polled, 1, ms);
-    sprintf(text, "%x", polled.revents);
-    return count;
-}
-
-static int unread(int fd) {
-    int count = -1, result = ioctl(fd, FIONREAD, &count);
-    sprintf(text, "%d", count);
-    return result;
-}
-
-static int option(int fd, const char *which, const char *value) {
-    int is_nodelay = !strcmp(which, "nodelay"), is_error = !strcmp(which, "error");
-    int level = is_nodelay ? IPPROTO_TCP : SOL_SOCKET;
-    int option = is_nodelay ? TCP_NODELAY : is_error ? SO_ERROR : SO_KEEPALIVE;
-    int now = value ? atoi(value) : -1;
-    socklen_t len = sizeof now;
-    if (value) return setsockopt(fd, level, option, &now, len);
-    int result = getsockopt(fd, level, option, &now, &len);
-    sprintf(text, "%d", now);
-    return result;
-}
-
-static int blocks(int fd, int is_nonblocking) {
-    int flags = fcntl(fd, F_GETFL);
-    flags = is_nonblocking ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
-    return fcntl(fd, F_SETFL, flags);
-}
-
-static int flags_of(int fd) {
-    int flags = fcntl(fd, F_GETFL);
-    sprintf(text, "%x", flags);
-    return flags < 0 ? -1 : 0;
-}
-
-static int peers_port(int fd) {
-    struct sockaddr_in addr;
-    socklen_t len = sizeof addr;
-    int result = getpeername(fd, (void *)&addr, &len);
-    sprintf(text, "%d", result ? 0 : ntohs(addr.sin_port) != 0);
-    return result;
 }
 
 /* Sends a descriptor to another member, or receives one (`member` is NULL). */
@@ -192,50 +115,46 @@ static long passes(int fd, const char *member) {
     return sendmsg(MESSAGES, &message, 0);
 }
 
-static int watches(int set, int fd, const char *events) {
-    struct epoll_event event = {(uint32_t)strtoul(events, NULL, 16), {.fd = fd}};
-    return epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
+static void *work(void *thread);
+
+static struct thread *named(const char *name) {
+    for (int at = 0; at < THREADS; at++)
+        if (!strcmp(threads[at].name, name)) return &threads[at];
+    errno = ESRCH;
+    return NULL;
 }
 
-static int collects(int set) {
-    struct epoll_event found[EVENTS];
-    int count = epoll_wait(set, found, EVENTS, EPOLL_MS), len = 0;
-    for (int fd = 0; fd < REQUESTS; fd++)
-        for (int at = 0; at < count; at++)
-            if (found[at].data.fd == fd)
-                len += sprintf(text + len, "%d:%x,", fd, found[at].events);
-    return count;
+/* A thread's place is not used again: the runner may still read what it said. */
+static int starts(const char *name) {
+    struct thread *new = named("");
+    if (!new) return -1;
+    snprintf(new->name, sizeof new->name, "%s", name);
+    errno = pthread_create(&new->id, NULL, work, new);
+    return errno ? -1 : 0;
 }
 
-static long called(const char *call, int fd, char **words) {
-    int number = words[0] ? atoi(words[0]) : 0;
-    size_t len = number < ROOM ? (size_t)number : ROOM;
-#define IS(word) (!strcmp(call, word))
-    if (IS("listen")) return listens(fd, number);
-    if (IS("accept")) return accepts(fd, number);
-    if (IS("connect")) return connects(fd, words[0], atoi(words[1]));
-    if (IS("close")) return close(fd);
-    if (IS("dup")) return dup2(fd, number);
-    if (IS("write")) return send(fd, words[0], strlen(words[0]), MSG_DONTWAIT);
-    if (IS("write-waiting")) return write(fd, words[0], strlen(words[0]));
-    if (IS("read")) return said(recv(fd, text, len, MSG_DONTWAIT));
-    if (IS("read-waiting")) return waits_and_reads(fd, len);
-    if (IS("peek")) return said(recv(fd, text, len, MSG_DONTWAIT | MSG_PEEK));
-    if (IS("shutdown")) return shutdown(fd, number);
-    if (IS("poll")) return polls(fd, POLLIN | POLLOUT | POLLRDHUP | POLLPRI, 0);
-    if (IS("wait")) return polls(fd, POLLIN | POLLRDHUP, WAIT_MS);
-    if (IS("unread")) return unread(fd);
-    if (IS("peer")) return peers_port(fd);
-    if (IS("flags")) return flags_of(fd);
-    if (IS("nonblocking")) return blocks(fd, number);
-    if (IS("option")) return option(fd, words[0], words[1]);
-    if (IS("send")) return passes(fd, words[0]);
-    if (IS("receive")) return passes(fd, NULL);
-    if (IS("epoll")) return placed(epoll_create1(0), fd);
-    if (IS("watch")) return watches(fd, number, words[1]);
-    if (IS("collect")) return collects(fd);
-    errno = ENOSYS;
-    return -1;
+static int signals(const char *name, int number) {
+    struct thread *thread = named(name);
+    if (!thread) return -1;
+    errno = pthread_kill(thread->id, number);
+    return errno ? -1 : 0;
+}
+
+static int cancels(const char *name) {
+    struct thread *thread = named(name);
+    if (!thread) return -1;
+    errno = pthread_cancel(thread->id);
+    return errno ? -1 : 0;
+}
+
+/* A call on sockets, in which the thread may be cancelled. */
+static long calls(char **words) {
+    int fd = words[1] ? atoi(words[1]) : -1;
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+    long result = called(words[0], fd, words + 2);
+    if (result < 0 && errno == ENOSYS) errno = 0, result = waits(words[0], fd, words + 2);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    return result;
 }
 
 /* Does what a line asks for. */
@@ -243,35 +162,73 @@ static void obey(char *line) {
     char *words[WORDS] = {NULL}, *rest = line;
     for (int at = 0; at < WORDS && (words[at] = strsep(&rest, " ")); at++) {}
     text[0] = 0, errno = 0;
-    if (!strcmp(words[0], "exit")) exit(0);
-    if (!strcmp(words[0], "exec")) {
-        char *arguments[] = {self, folder, name, NULL};
+#define IS(word) (!strcmp(words[0], word))
+    if (IS("exit")) exit(0);
+    if (IS("exec")) {
+        char *arguments[] = {self, folder, mine->name, process, NULL};
         answer(0);
         execv(self, arguments);
         exit(1);
     }
-    if (!strcmp(words[0], "spawn")) return answer(spawns(words[1]));
-    if (!strcmp(words[0], "fork")) {
+    if (IS("fork")) {
         int result = forks(words[1]);
         /* The child waits for lines of its own. */
         if (result) answer(result < 0 ? -1 : 0);
         return;
     }
-    answer(called(words[0], words[1] ? atoi(words[1]) : -1, words + 2));
+    if (IS("leave")) answer(0), pthread_exit(NULL);
+    if (IS("spawn")) return answer(spawns(words[1]));
+    if (IS("thread")) return answer(starts(words[1]));
+    if (IS("restarting")) return answer(signals(words[1], RESTARTS));
+    if (IS("interrupting")) return answer(signals(words[1], INTERRUPTS));
+    if (IS("cancel")) return answer(cancels(words[1]));
+    if (IS("send")) return answer(passes(atoi(words[1]), words[2]));
+    if (IS("receive")) return answer(passes(atoi(words[1]), NULL));
+    answer(calls(words));
 }
 
-int main(int count, char **arguments) {
+static void says_cancelled(void *is_cancelled) {
+    if (*(int *)is_cancelled && write(requests() + 1, "cancelled\n", 10) != 10) exit(1);
+}
+
+/* Until the thread or the process ends. */
+static void obey_all(void) {
     char line[ROOM], byte;
-    if (count != 3) return fprintf(stderr, "member FOLDER NAME\n"), 2;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    for (size_t len = 0;;) {
+        long count = read(requests(), &byte, 1);
+        if (count < 0 && errno == EINTR) continue;
+        if (count != 1) exit(1);
+        line[len] = byte == '\n' ? 0 : byte;
+        if (byte != '\n' && ++len == sizeof line) exit(1);
+        if (byte != '\n') continue;
+        int may_cancel = strcmp(line, "leave") != 0;
+        pthread_cleanup_push(says_cancelled, &may_cancel);
+        obey(line);
+        pthread_cleanup_pop(0);
+        len = 0;
+    }
+}
+
+static void *work(void *thread) {
+    mine = thread;
+    begin();
+    obey_all();
+    return NULL;
+}
+
+static void handle(int number) { (void)number; }
+
+int main(int count, char **arguments) {
+    struct sigaction restarts = {.sa_handler = handle, .sa_flags = SA_RESTART};
+    struct sigaction interrupts = {.sa_handler = handle};
+    if (count < 3) return fprintf(stderr, "member FOLDER NAME [PROCESS]\n"), 2;
     folder = arguments[1];
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return 1;
     signal(SIGPIPE, SIG_IGN);
+    sigaction(RESTARTS, &restarts, NULL);
+    sigaction(INTERRUPTS, &interrupts, NULL);
     /* Ended by the runner, or with it. */
-    begin(arguments[2]);
-    for (size_t len = 0;;) {
-        if (read(REQUESTS, &byte, 1) != 1) return 1;
-        line[len] = byte == '\n' ? 0 : byte;
-        if (byte == '\n') obey(line), len = 0;
-        else if (++len == sizeof line) return 1;
-    }
+    begin_process(arguments[2], arguments[count - 1]);
+    obey_all();
 }

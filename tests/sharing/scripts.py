@@ -25,6 +25,9 @@ READS = LOOKS | {"read", "read-waiting", "unread"}
 class Writer:
     """A random script, of calls that make sense for who has which socket."""
 
+    children_max, steps = CHILDREN_MAX, STEPS
+    of_peer, of_member = OF_PEER, OF_MEMBER
+
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.script = [(FIRST, f"listen {LISTENER} {PORT}")]
@@ -37,7 +40,7 @@ class Writer:
         self.children = self.words = self.made = 0
 
     def write(self):
-        length = self.random.randint(*STEPS)
+        length = self.random.randint(*self.steps)
         self.connect()
         while len(self.script) < length:
             self.add()
@@ -93,11 +96,12 @@ class Writer:
         if not mine:
             return
         number = self.random.choice(list(mine))
-        verb = self.pick(OF_PEER)
+        verb = self.pick(self.of_peer)
         if verb == "close":
             # With unread bytes it is a reset.
             if self.random.random() < 0.6:
                 self.say(PEER, "read", number, 4000)
+        if verb in ("close", "reset"):
             del mine[number]
         last = {"write": [self.word()], "read": [4000], "shutdown": [1]}.get(verb, [])
         self.say(PEER, verb, number, *last)
@@ -111,7 +115,7 @@ class Writer:
         return "".join(self.random.choices("abcdefgh", k=length)) + str(self.words)
 
     def add_child(self, parent):
-        if len(self.alive()) == MEMBERS_MAX or self.children == CHILDREN_MAX:
+        if len(self.alive()) == MEMBERS_MAX or self.children >= self.children_max:
             return
         self.children += 1
         child, verb = f"K{self.children}", self.random.choice(["fork", "fork", "spawn"])
@@ -153,7 +157,7 @@ class Writer:
         mine = self.connections[member]
         if not mine:
             return
-        number, verb = self.random.choice(list(mine)), self.pick(OF_MEMBER)
+        number, verb = self.random.choice(list(mine)), self.pick(self.of_member)
         connection = mine[number]
         if verb in READS and self.readers.get(connection, member) != member:
             return
@@ -161,13 +165,17 @@ class Writer:
             if self.random.random() < 0.6:
                 return
             self.readers[connection] = member
+        self.make_call(member, verb, number)
+
+    def make_call(self, member, verb, number):
+        mine = self.connections[member]
         if verb == "collect" or verb == "watch":
             self.add_epoll(member, verb, number)
         elif verb == "dup":
             other = self.free(member)
             if other is not None:
                 self.say(member, "dup", number, other)
-                mine[other] = connection
+                mine[other] = mine[number]
         else:
             self.say(member, verb, number, *self.last_words(member, verb))
             if verb == "close":
