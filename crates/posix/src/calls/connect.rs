@@ -19,6 +19,7 @@ use crate::process::reuse::{disconnect_if_failed, disconnect_stream};
 use crate::process::wait::Plan;
 use crate::socket::bound::Bound;
 use crate::socket::description::{Decided, Description, Kind};
+use crate::socket::kernel_socket::kernel_name;
 use crate::socket::options::apply_dgram_options;
 use crate::socket::options::apply_stream_options;
 use crate::socket::options::push_options;
@@ -372,10 +373,12 @@ impl Process {
     pub(crate) fn bind_dgram_anywhere(&self, socket: &Arc<Description>) -> Result<(), Errno> {
         let number = self.materialize(socket)?;
         let any = any(socket.family);
-        // inet_autobind(): whatever the reason.
-        rustix::net::bind(number.as_fd(), &for_kernel(any, socket.family))
-            .map_err(|_| Errno::EAGAIN)?;
-        let addr = crate::socket::kernel_socket::kernel_name(number).unwrap_or(any);
+        if let Err(error) = rustix::net::bind(number.as_fd(), &for_kernel(any, socket.family)) {
+            let is_bound = error == rustix::io::Errno::INVAL && self.note_bound_elsewhere(socket);
+            // inet_autobind(): whatever the reason.
+            return is_bound.then_some(()).ok_or(Errno::EAGAIN);
+        }
+        let addr = kernel_name(number).unwrap_or(any);
         socket.cold.lock().bound = Some(Bound {
             addr,
             is_wildcard: true,
@@ -389,6 +392,29 @@ impl Process {
         apply_dgram_options(socket);
         self.on_intent(socket);
         Ok(())
+    }
+
+    /// Returns whether a datagram socket that this process has not bound is bound by another
+    /// program, which has the same kernel's part by `posix_spawn` or `exec`. Then it is here too.
+    pub(crate) fn note_bound_elsewhere(&self, socket: &Arc<Description>) -> bool {
+        if socket.decided().is_some() {
+            // Another thread has just bound it.
+            return true;
+        }
+        let name = socket.kernel_number().and_then(kernel_name);
+        let Some(name) = name.filter(|name| name.port() != 0) else {
+            return false;
+        };
+        let addr = self.network.zoned(name);
+        socket.cold.lock().bound = Some(Bound::of_kernel(addr));
+        let side = match addr.ip().is_unspecified() {
+            true => Side::Both,
+            false => Side::Stack,
+        };
+        let _ = socket.decided.set(Decided::Dgram(Dgram::new(side)));
+        apply_dgram_options(socket);
+        self.on_intent(socket);
+        true
     }
 }
 

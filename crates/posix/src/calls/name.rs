@@ -368,6 +368,9 @@ impl Process {
     /// `getsockname`.
     pub fn getsockname(&self, fd: i32) -> Outcome<AddrBytes> {
         let socket = self.table.socket_of(fd)?;
+        if socket.kind == Kind::Dgram && socket.decided().is_none() {
+            self.note_bound_elsewhere(&socket);
+        }
         let unnamed = SocketAddr::V4(ANY);
         let bound = {
             let mut cold = socket.cold.lock();

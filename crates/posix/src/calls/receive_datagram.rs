@@ -120,7 +120,7 @@ impl Process {
     }
 
     /// Drives the engine of a socket that has nothing, for a call that does not wait.
-    fn turn_for(&self, dgram: &Dgram) {
+    pub(super) fn turn_for(&self, dgram: &Dgram) {
         dgram.come_back();
         let part = dgram.part().map(|(attachment, _)| attachment);
         let Some(attachment) = part.or_else(|| self.engines.first()) else {
@@ -204,6 +204,15 @@ impl Process {
         (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
         flags: i32,
     ) -> Outcome<Received> {
+        if self.note_bound_elsewhere(socket)
+            && let Some(Decided::Dgram(it)) = socket.decided()
+        {
+            let limit = Limit {
+                flags,
+                end_ns: None,
+            };
+            return self.recv_dgram(socket, it, (bufs, control), limit);
+        }
         if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
             return Err(Errno::EAGAIN.into());
         }
