@@ -68,7 +68,10 @@ impl Process {
         for entry in &held {
             match entry {
                 Entry::Socket(socket) => {
-                    socket.note_sharing();
+                    if socket.is_first_sharing() && is_intent(socket) {
+                        // Each process will have a queue of its own.
+                        socket.leave_unread();
+                    }
                     socket.hold();
                 }
                 Entry::Set(set) => {
@@ -251,6 +254,9 @@ impl Process {
         number: i32,
     ) -> Option<String> {
         let is_stream = socket.kind == Kind::Stream;
+        if !is_stream && socket.decided().is_none() {
+            self.note_bound_elsewhere(socket);
+        }
         let mut remote = None;
         let letter = match socket.decided() {
             Some(Decided::Listener(_)) => 'l',
@@ -364,6 +370,11 @@ impl Process {
         let is_wildcard = addr.ip().is_unspecified();
         let is_bound = addr.port() != 0;
         socket.cold.lock().bound = is_bound.then(|| Bound::of_kernel(addr));
+        if kind == Kind::Dgram && !is_bound {
+            // The program that it comes from may have it, too, once one of them has bound it.
+            socket.note_sharing();
+            socket.leave_unread();
+        }
         let decided = match kind {
             _ if !is_bound => None,
             Kind::Stream if item.starts_with('b') => None,
@@ -408,6 +419,11 @@ impl Process {
         }
         self.engines.end_sessions(&attachments);
     }
+}
+
+/// Whether it is a datagram socket that no engine serves so far.
+fn is_intent(socket: &Description) -> bool {
+    matches!(socket.decided(), Some(Decided::Dgram(dgram)) if dgram.is_intent())
 }
 
 /// The new program gets the kernel's set that other processes have too.

@@ -131,6 +131,11 @@ impl Process {
         if let Some(number) = socket.kernel_number().filter(|_| is_made) {
             let _ = sockopt::set_ip_freebind(number.as_fd(), true);
         }
+        if is_made && socket.kind == Kind::Dgram {
+            // Whichever process binds it, each will have a queue of its own.
+            socket.note_sharing();
+            socket.leave_unread();
+        }
         is_made
     }
 
