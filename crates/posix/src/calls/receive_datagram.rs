@@ -120,7 +120,7 @@ impl Process {
     }
 
     /// Drives the engine of a socket that has nothing, for a call that does not wait.
-    pub(super) fn turn_for(&self, dgram: &Dgram) {
+    fn turn_for(&self, dgram: &Dgram) {
         dgram.come_back();
         let part = dgram.part().map(|(attachment, _)| attachment);
         let Some(attachment) = part.or_else(|| self.engines.first()) else {

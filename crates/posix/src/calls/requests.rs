@@ -174,15 +174,13 @@ impl Process {
         match socket.decided() {
             Some(Decided::Stream(stream)) => Ok(int(stream.unread())),
             Some(Decided::Listener(_)) => Err(Errno::EINVAL.into()),
-            Some(Decided::Dgram(dgram)) => match unread_datagram(socket, dgram)? {
-                0 if dgram.side() != Side::Kernel => {
+            Some(Decided::Dgram(dgram)) => {
+                if dgram.is_intent() && dgram.side() != Side::Kernel {
                     // A program may ask for nothing else until there is something.
                     self.realize(socket);
-                    self.turn_for(dgram);
-                    unread_datagram(socket, dgram)
                 }
-                count => Ok(count),
-            },
+                unread_datagram(socket, dgram)
+            }
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
                 Ok(int(self.unread_borrowed(socket, it)))
             }
