@@ -97,10 +97,8 @@ impl Process {
             // The owner was slow when the pair was made.
             self.learn_options(socket);
         }
-        let has_ended = || it.control().is_some_and(|it| it.has_ended(Duration::ZERO));
-        let is_confined = || self.lending.keeps_out.load(Ordering::Relaxed);
-        if !is_held && socket.kind == Kind::Dgram && !is_confined() && has_ended() {
-            self.inherit_datagrams(socket, it);
+        if !is_held {
+            self.bring_if_left(socket);
         }
         if is_held && request != ReadRequest::None && !it.is_streaming() {
             let waiting = if is_new { 0 } else { waiting(socket) };

@@ -151,6 +151,7 @@ impl Process {
             .iter()
             .filter_map(|(from, _)| self.table.socket(*from));
         let wanted: Vec<Arc<Description>> = wanted.collect();
+        wanted.iter().for_each(|it| self.bring_if_left(it));
         let _bringing = self.lending.bringing.lock();
         let fork = self.prepare_child(wanted.iter())?;
         // Under the lock that a fork takes first: a child that another thread forks before the

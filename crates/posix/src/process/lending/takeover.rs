@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use slipstack_channel::{CloseMode, Placement};
 use slipstack_mem::Descriptor;
@@ -15,7 +16,7 @@ use crate::socket::borrowed::Borrowed;
 use crate::socket::borrowed::child_message::{Message, MessageKind};
 use crate::socket::borrowed::control::Unlisted;
 use crate::socket::bound::Bound;
-use crate::socket::description::{Decided, Description};
+use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::kernel_socket::kernel_name;
 use crate::socket::{Dgram, Side};
 
@@ -117,6 +118,18 @@ impl Process {
         *own.remote.lock() = it.remote();
         self.settle_datagrams(socket, it, own);
         true
+    }
+
+    /// Goes on with a datagram socket of an owner that has ended, before another program gets the
+    /// socket: nobody would answer that one.
+    pub(super) fn bring_if_left(&self, socket: &Arc<Description>) {
+        if let Some(Decided::Foreign(it)) = socket.decided()
+            && socket.kind == Kind::Dgram
+            && !self.lending.keeps_out.load(Ordering::Relaxed)
+            && it.control().is_some_and(|it| it.has_ended(Duration::ZERO))
+        {
+            self.inherit_datagrams(socket, it);
+        }
     }
 
     fn settle_datagrams(&self, socket: &Arc<Description>, it: &Borrowed, own: Box<Dgram>) {
