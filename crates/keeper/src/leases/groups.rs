@@ -87,7 +87,7 @@ impl Groups {
         };
         let members = &mut group.members;
         let is_socket = |it: &Member| it.cookie == cookie && cookie != 0;
-        // Another process has named it anew.
+        // Another process has named it again.
         if let Some(unserved) = members
             .iter_mut()
             .find(|it| it.clients.is_empty() && is_socket(it))
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_another_process_names_anew_keeps_its_place() {
+    fn a_socket_that_another_process_names_again_keeps_its_place() {
         let named = |rank| GroupSocket {
             cookie: 77,
             ..socket(rank)
@@ -342,7 +342,7 @@ mod tests {
             groups.join(ClientId(1), named(1));
             groups.join(ClientId(1), socket(2));
             groups.choose(ClientId(1), local(), (1, vec![1]));
-            let mut join = |groups: &mut Groups| groups.join(ClientId(2), named(9));
+            let join = |groups: &mut Groups| groups.join(ClientId(2), named(9));
             if !is_late {
                 join(&mut groups);
             }

@@ -248,17 +248,22 @@ impl Server {
             lent: lent::AllLent::default(),
         };
         if is_successor {
-            let mut flows = server.inherit_orphans(now);
-            server.inherit_clients(now);
-            server.look_for_closed_soon(now);
-            flows.extend(server.living_flows());
-            let steering = server.resources.slots.steering();
-            if let Err(error) = server.steer.inherit(steering, &flows) {
-                warn!(%error, "not every flow of the former keeper can be steered");
-            }
+            server.succeed(now);
         }
         server.catch_up(is_successor, now);
         server
+    }
+
+    /// Takes over what a former keeper had.
+    fn succeed(&mut self, now: u64) {
+        let mut flows = self.inherit_orphans(now);
+        self.inherit_clients(now);
+        self.look_for_closed_soon(now);
+        flows.extend(self.living_flows());
+        let steering = self.resources.slots.steering();
+        if let Err(error) = self.steer.inherit(steering, &flows) {
+            warn!(%error, "not every flow of the former keeper can be steered");
+        }
     }
 
     /// Catches up with changes made while no keeper listened.
