@@ -49,22 +49,6 @@ T2 result
 T3 result
 P wait 31
 """,
-    "sets are closed and replaced while other threads wait in them": """
-A thread T3
-A epoll 25
-A epoll 26
-A epoll 27
-A watch 25 21 1
-A watch 26 21 1
-T2 begin gather 25
-T3 begin gather 26
-A close 25
-A dup 27 26
-T2 result
-P write 31 text
-T2 result
-T3 result
-""",
     "a listener that is shut down while other threads look at it": """
 A thread T3
 A epoll 25

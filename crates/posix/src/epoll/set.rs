@@ -190,8 +190,6 @@ pub(crate) struct Set {
     pub(crate) has_remote_members: AtomicBool,
     /// See [`Item::is_without_room`].
     pub(super) is_any_without_room: AtomicBool,
-    /// Count of its numbers that have been closed.
-    pub(crate) closes: AtomicU32,
 }
 
 impl Set {
@@ -213,30 +211,14 @@ impl Set {
             unsettled_waits: AtomicU32::new(0),
             has_remote_members: AtomicBool::new(false),
             is_any_without_room: AtomicBool::new(false),
-            closes: AtomicU32::new(0),
         }
     }
 
-    /// Forgets a number that is closed. Returns whether this ends the set: it was the last one, and
-    /// no thread sleeps in a call on it.
+    /// Forgets a number that is closed. Returns whether this ends the set.
     pub(crate) fn close_number(&self, fd: i32) -> bool {
         let mut inner = self.inner.lock();
         inner.numbers.retain(|number| *number != fd);
-        self.closes.fetch_add(1, Ordering::Release);
-        for waiter in &inner.waiters {
-            waiter.notify();
-        }
-        inner.numbers.is_empty() && inner.waiters.is_empty()
-    }
-
-    /// Whether its last number has been closed while a thread slept in a call on it, and none does
-    /// any more.
-    pub(crate) fn has_been_left(&self) -> bool {
-        if self.closes.load(Ordering::Acquire) == 0 {
-            return false;
-        }
-        let inner = self.inner.lock();
-        inner.numbers.is_empty() && inner.waiters.is_empty()
+        inner.numbers.is_empty()
     }
 
     /// A number of the real epoll descriptor.

@@ -78,12 +78,15 @@ pub unsafe fn clone(
     if flags & libc::CLONE_NEWNET != 0 {
         before_namespace();
     }
+    let is_fork = !run.is_null() && !stack.is_null() && flags & libc::CLONE_VM == 0;
+    // As [`vfork`]: the parent does not wait for the child's exec, with every lock of ours held.
+    let flags = if is_fork { flags & !libc::CLONE_VFORK } else { flags };
     let begin_at = begin as *const c_void;
     let clone = |run: *const c_void, with: *mut c_void| {
         // SAFETY: the program's own call, perhaps with a function that calls the program's.
         unsafe { (next::clone.get())(run, stack, flags, with, parent, storage, child) }
     };
-    if run.is_null() || stack.is_null() || flags & libc::CLONE_VM != 0 {
+    if !is_fork {
         return clone(run, with);
     }
     // SAFETY: the program's function, which `clone` has this signature for.

@@ -142,7 +142,10 @@ unsafe fn is_fork(number: c_long, args: [usize; 6]) -> bool {
 }
 
 /// As libc's `_Fork`, with the flags of the call.
-unsafe fn fork(number: c_long, args: [usize; 6]) -> c_int {
+unsafe fn fork(number: c_long, mut args: [usize; 6]) -> c_int {
+    if number == libc::SYS_clone {
+        args[0] &= !(libc::CLONE_VFORK as usize);
+    }
     // SAFETY: the program's own call; the child goes on from here on a copy of this stack.
     process::forked(|| raw::libc_result(unsafe { raw::syscall6(as_fork(number), args) }) as c_int)
 }

@@ -55,62 +55,36 @@ impl Process {
             return Err(Divert::Kernel);
         }
         let deadline_ns = deadline_of(&*self.kernel, timeout);
-        set.ask_for_room_again();
-        let outcome = loop {
-            let outcome = self.wait_in_set(&set, epfd, out, deadline_ns, mask);
-            if let Some(outcome) = outcome.transpose() {
-                break outcome;
-            }
-        };
-        if set.has_been_left() {
-            self.end_set(&set);
-        }
-        let count = outcome?;
-        // The data that arrived for a foreign connection acknowledged what it had sent, so it can
-        // move.
-        self.engines.move_remote_members(&set);
-        Ok(count)
-    }
-
-    /// `None`: the call goes on, because another thread has closed a number of the set, or a
-    /// connection of a killed process has come to this one.
-    fn wait_in_set(
-        &self,
-        set: &Arc<Set>,
-        epfd: i32,
-        out: &mut [libc::epoll_event],
-        deadline_ns: Option<u64>,
-        mask: Option<&libc::sigset_t>,
-    ) -> Outcome<Option<usize>> {
-        let closes = set.closes.load(Ordering::Acquire);
-        // Another file may have the number.
-        let is_open = closes == 0 || set.inner.lock().numbers.contains(&epfd);
-        let epfd = if is_open { epfd } else { -1 };
         let epfd = libc::pollfd {
             fd: epfd,
             events: libc::POLLIN,
             revents: 0,
         };
         let plan = Plan {
-            subject: Subject::Set(set),
+            subject: Subject::Set(&set),
             kernel: std::slice::from_ref(&epfd),
             deadline_ns,
             mask,
             // signal(7): epoll_wait is never restarted.
             may_restart: false,
             ends_when_stopped: true,
-            is_part: true,
+            is_part: false,
         };
-        let found = self.wait(&plan, |look| {
-            let count = self.collect(set, epfd.fd, out, look);
-            let is_over = count > 0 || set.closes.load(Ordering::Acquire) != closes;
-            Ok(is_over.then_some(count))
-        })?;
-        Ok(match found {
-            None => Some(0),
-            Some(0) => None,
-            Some(count) => Some(self.without_hung_up(set, &mut out[..count])).filter(|it| *it > 0),
-        })
+        set.ask_for_room_again();
+        let count = loop {
+            let found = self.wait(&plan, |look| {
+                let count = self.collect(&set, epfd.fd, out, look);
+                Ok((count > 0).then_some(count))
+            })?;
+            let count = found.map(|count| self.without_hung_up(&set, &mut out[..count]));
+            if count != Some(0) {
+                break count;
+            }
+        };
+        // The data that arrived for a foreign connection acknowledged what it had sent, so it can
+        // move.
+        self.engines.move_remote_members(&set);
+        Ok(count.unwrap_or(0))
     }
 
     /// Takes connections of killed processes over that the kernel says have ended. Returns the

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use crate::attachment::Attachment;
-use crate::epoll::{Set, Target};
+use crate::epoll::Target;
 use crate::process::Process;
 use crate::process::subject::Subject;
 use crate::ready::Station;
@@ -18,15 +18,8 @@ impl Process {
     pub(crate) fn leave(&self, sleeper: Sleeper) {
         sleeper.unsubscribe(&mut |left: Arc<dyn Awaited>| {
             let left: Arc<dyn Any + Send + Sync> = left;
-            match left.downcast::<Description>() {
-                Ok(socket) => self.end_if_closed(&socket),
-                Err(other) => {
-                    if let Ok(set) = other.downcast::<Set>()
-                        && set.has_been_left()
-                    {
-                        self.end_set(&set);
-                    }
-                }
+            if let Ok(socket) = left.downcast::<Description>() {
+                self.end_if_closed(&socket);
             }
         });
     }
