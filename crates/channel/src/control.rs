@@ -275,10 +275,6 @@ pub struct GroupSocket {
     pub rank: u64,
     /// Cookie of its kernel part; 0 = it has none.
     pub cookie: u64,
-    /// Other processes may have it: when the client leaves, it keeps its place in the group as long
-    /// as its kernel part is open.
-    #[serde(default)]
-    pub keeps_place: bool,
 }
 
 /// A socket of a group and the slot of its engine.

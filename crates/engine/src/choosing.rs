@@ -47,19 +47,14 @@ impl Engine {
     pub(crate) fn join_group(&mut self, owner: Owner, local: SocketAddr, is_on: bool) {
         let socket = self.env.socket(owner);
         let options = socket.and_then(|socket| socket.options.as_deref());
-        let Some(options) = options.filter(|options| options.rank != 0) else {
+        let (rank, cookie) = options.map_or((0, 0), |options| (options.rank, options.cookie));
+        let Some(ports) = self.ports.as_ref().filter(|_| rank != 0) else {
             return;
         };
         let socket = GroupSocket {
             local,
-            rank: options.rank,
-            cookie: options.cookie,
-            keeps_place: options.keeps_place,
-        };
-        // Another process of this engine's may have it, too.
-        let is_still_here = !is_on && self.stack.udp_has_ranked(local, socket.rank);
-        let Some(ports) = self.ports.as_ref().filter(|_| !is_still_here) else {
-            return;
+            rank,
+            cookie,
         };
         let has_program = ports.join_group(socket, is_on);
         // That of the sockets before goes with them.

@@ -12,13 +12,9 @@ pub struct Member {
     pub rank: u64,
     /// [`slipstack_terms::SocketOptions::cookie`], by which maps name the socket.
     pub cookie: u64,
-    /// A place outside of the stack that has the socket, or [`NOBODY`]; of no meaning if this one
-    /// has it.
+    /// A place outside of the stack that has the socket; of no meaning if this one has it.
     pub slot: u16,
 }
-
-/// The slot of a member that no engine serves: only processes that do not use the network have it.
-pub const NOBODY: u16 = u16::MAX;
 
 /// A program of either kind.
 #[derive(Clone, Debug, PartialEq, Eq)]

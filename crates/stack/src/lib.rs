@@ -66,7 +66,7 @@ mod udp;
 pub mod wheel;
 
 pub use bound::Bound;
-pub use chooser::{Chooser, ChooserCode, Member, NOBODY};
+pub use chooser::{Chooser, ChooserCode, Member};
 pub use config::{
     EcnMode, FastOpenConfig, MtuProbing, NeighbourConfig, Role, SlaacConfig, StackConfig,
     SynCookies, TcpConfig,

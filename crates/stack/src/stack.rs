@@ -466,12 +466,6 @@ impl Stack {
         self.udp.has_choosers(port)
     }
 
-    /// See [`Udp::has_ranked`].
-    #[must_use]
-    pub fn udp_has_ranked(&self, bound: SocketAddr, rank: u64) -> bool {
-        self.udp.has_ranked(bound, rank)
-    }
-
     /// See [`Udp::expect`].
     pub fn udp_expect(&mut self, rank: Option<u64>) {
         self.udp.expect(rank);

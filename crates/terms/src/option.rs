@@ -211,9 +211,6 @@ options! {
     51 LeavesUnread(bool) => leaves_unread: bool;
     /// A connection is reset when its program ends (SO_LINGER with zero time).
     52 ResetsAtEnd(bool) => resets_at_end: bool;
-    /// Other processes may have a socket of a SO_REUSEPORT group, which then keeps its place there
-    /// when this one closes it.
-    53 KeepsPlace(bool) => keeps_place: bool;
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! SO_REUSEPORT groups of datagram sockets, and the BPF programs that choose among their sockets.
 //!
 //! The order of members follows the times of their binds; when a member leaves, the last one takes
-//! its place (reuseport_detach_sock()). A member leaves when its last descriptor is closed: one
-//! that a parent has still, which does not use the network, keeps its place.
+//! its place (reuseport_detach_sock()).
 
 use std::net::SocketAddr;
 
@@ -14,8 +13,7 @@ use super::clients::ClientId;
 /// Most sockets in all groups.
 pub const MEMBERS_MAX: usize = 4096;
 
-/// One socket of a group. Several engines may serve it: a parent and its children. None does if
-/// only processes without an engine have it.
+/// One socket of a group. Several engines may serve it: a parent and its children.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Member {
     rank: u64,
@@ -62,7 +60,6 @@ impl Groups {
             local,
             rank,
             cookie,
-            ..
         } = socket;
         let count: usize = self
             .all
@@ -86,14 +83,6 @@ impl Groups {
             }
         };
         let members = &mut group.members;
-        let is_socket = |it: &Member| it.cookie == cookie && cookie != 0;
-        // Another process has named it again.
-        if let Some(unserved) = members
-            .iter_mut()
-            .find(|it| it.clients.is_empty() && is_socket(it))
-        {
-            unserved.rank = rank;
-        }
         match members.iter_mut().find(|member| member.rank == rank) {
             Some(member) => {
                 if !member.clients.contains(&client) {
@@ -117,48 +106,22 @@ impl Groups {
     }
 
     /// Removes a client's socket. Returns whether a BPF program has to be updated.
-    pub fn part(&mut self, client: ClientId, socket: GroupSocket) -> bool {
+    pub fn part(&mut self, client: ClientId, local: SocketAddr, rank: u64) -> bool {
         let mut has_program = false;
-        let mut groups = self.all.iter_mut();
-        if let Some(group) = groups.find(|group| group.local == socket.local) {
-            has_program = group.remove(client, Some(socket.rank), socket.keeps_place);
+        for group in self.all.iter_mut().filter(|group| group.local == local) {
+            has_program |= group.remove(client, Some(rank));
         }
         self.drop_empty();
         has_program
     }
 
     /// Removes all sockets of a client and returns the ports whose BPF programs have to be updated.
-    /// Those whose kernel part may be open keep their places.
     pub fn part_all(&mut self, client: ClientId) -> Vec<u16> {
         let left = self.all.iter_mut().filter_map(|group| {
-            let is_accepted = group.remove(client, None, true);
+            let is_accepted = group.remove(client, None);
             is_accepted.then_some(group.local.port())
         });
         let ports = left.collect();
-        self.drop_empty();
-        ports
-    }
-
-    /// Returns whether a socket keeps its place in a group though no client serves it.
-    pub fn has_unserved(&self) -> bool {
-        let mut members = self.all.iter().flat_map(|group| &group.members);
-        members.any(|member| member.clients.is_empty())
-    }
-
-    /// Removes sockets that no client serves, unless `is_open` says of their cookies that somebody
-    /// has them. Returns the ports whose BPF programs have to be updated.
-    pub fn drop_closed(&mut self, is_open: impl Fn(u64) -> bool) -> Vec<u16> {
-        let is_closed = |it: &Member| it.clients.is_empty() && !is_open(it.cookie);
-        let mut ports = Vec::new();
-        for group in &mut self.all {
-            let before = group.members.len();
-            while let Some(at) = group.members.iter().position(is_closed) {
-                group.members.swap_remove(at);
-            }
-            if group.members.len() < before {
-                ports.push(group.local.port());
-            }
-        }
         self.drop_empty();
         ports
     }
@@ -219,49 +182,27 @@ impl Groups {
 }
 
 impl Group {
-    /// Returns whether the group has a BPF program that has to be updated. Without one the order
-    /// of members has no effect, and none keeps its place.
-    fn remove(&mut self, client: ClientId, rank: Option<u64>, keeps_place: bool) -> bool {
-        let keeps_places = keeps_place && !self.code.is_empty();
+    /// Returns whether the group has a BPF program that has to be updated.
+    fn remove(&mut self, client: ClientId, rank: Option<u64>) -> bool {
         let mut at = 0;
+        let before = self.members.len();
         let mut was_in = false;
         while let Some(member) = self.members.get_mut(at) {
-            let is_clients = member.clients.contains(&client);
-            let leaves = is_clients && rank.is_none_or(|rank| member.rank == rank);
-            if leaves {
-                was_in = true;
+            if rank.is_none_or(|rank| member.rank == rank) {
+                was_in |= member.clients.contains(&client);
                 member.clients.retain(|it| *it != client);
             }
-            let is_kept = !member.clients.is_empty() || keeps_places && member.cookie != 0;
-            match leaves && !is_kept {
+            match member.clients.is_empty() {
                 true => drop(self.members.swap_remove(at)),
                 false => at += 1,
             }
         }
-        self.join_names();
-        was_in && !self.code.is_empty()
-    }
-
-    /// A socket that several processes have named, and that only some serve still, has the place
-    /// of its first name.
-    fn join_names(&mut self) {
-        let is_unserved = |it: &Member| it.clients.is_empty() && it.cookie != 0;
-        let mut at = 0;
-        while let Some(member) = self.members.get(at) {
-            let cookie = member.cookie;
-            let is_heir = |it: &Member| it.cookie == cookie && !it.clients.is_empty();
-            let heir = self.members.iter().position(is_heir);
-            if let Some(heir) = heir.filter(|_| is_unserved(member)) {
-                self.members.swap(at, heir);
-                self.members.remove(heir);
-            }
-            at += 1;
-        }
+        (was_in || self.members.len() < before) && !self.code.is_empty()
     }
 }
 
 fn weight(member: &Member) -> usize {
-    member.clients.len().max(1)
+    member.clients.len()
 }
 
 #[cfg(test)]
@@ -279,7 +220,6 @@ mod tests {
             local: local(),
             rank,
             cookie: !rank,
-            keeps_place: false,
         }
     }
 
@@ -299,59 +239,12 @@ mod tests {
         let set = groups.choose(ClientId(1), local(), (5, vec![1; 8]));
         assert_eq!(set, Some(true));
         assert_eq!(ranks(&groups), [1, 2, 3]);
-        assert!(groups.part(ClientId(1), socket(1)));
+        assert!(groups.part(ClientId(1), local(), 1));
         assert_eq!(ranks(&groups), [3, 2]);
         assert_eq!(groups.join(ClientId(4), socket(4)), Some(true));
         assert_eq!(ranks(&groups), [3, 2, 4]);
         assert_eq!(groups.part_all(ClientId(3)), [443]);
-        assert_eq!(groups.drop_closed(|_| false), [443]);
         assert_eq!(ranks(&groups), [4, 2]);
-    }
-
-    #[test]
-    fn a_socket_that_a_parent_has_keeps_its_place_for_the_next_child() {
-        let mut groups = Groups::default();
-        for rank in 1..=3 {
-            groups.join(ClientId(rank), socket(rank));
-        }
-        groups.choose(ClientId(1), local(), (1, vec![1]));
-        assert_eq!(groups.part_all(ClientId(1)), [443]);
-        let shared = GroupSocket {
-            keeps_place: true,
-            ..socket(2)
-        };
-        assert!(groups.part(ClientId(2), shared));
-        assert_eq!(ranks(&groups), [1, 2, 3]);
-        assert!(groups.has_unserved());
-        assert_eq!(groups.drop_closed(|_| true), [0u16; 0]);
-        groups.join(ClientId(4), socket(1));
-        assert_eq!(ranks(&groups), [1, 2, 3]);
-        assert_eq!(groups.drop_closed(|cookie| cookie != !2), [443]);
-        assert_eq!(ranks(&groups), [1, 3]);
-        assert!(!groups.has_unserved());
-    }
-
-    #[test]
-    fn a_socket_that_another_process_names_again_keeps_its_place() {
-        let named = |rank| GroupSocket {
-            cookie: 77,
-            ..socket(rank)
-        };
-        for is_late in [true, false] {
-            let mut groups = Groups::default();
-            groups.join(ClientId(1), named(1));
-            groups.join(ClientId(1), socket(2));
-            groups.choose(ClientId(1), local(), (1, vec![1]));
-            let join = |groups: &mut Groups| groups.join(ClientId(2), named(9));
-            if !is_late {
-                join(&mut groups);
-            }
-            groups.part_all(ClientId(1));
-            if is_late {
-                join(&mut groups);
-            }
-            assert_eq!(ranks(&groups), [9, 2]);
-        }
     }
 
     #[test]
@@ -365,7 +258,6 @@ mod tests {
         assert_eq!(set(1, 6, 1), Some(false), "the same again");
         assert_eq!(groups.on(443).next().unwrap().code, [1]);
         groups.part_all(ClientId(1));
-        groups.drop_closed(|_| false);
         assert_eq!(groups.on(443).count(), 0);
     }
 
@@ -377,9 +269,9 @@ mod tests {
         }
         groups.choose(ClientId(1), local(), (1, vec![1]));
         assert_eq!(groups.clients(443), [ClientId(1), ClientId(2)]);
-        assert!(groups.part(ClientId(1), socket(7)));
+        assert!(groups.part(ClientId(1), local(), 7));
         assert_eq!(ranks(&groups), [7]);
-        assert!(groups.part(ClientId(2), socket(7)));
+        assert!(groups.part(ClientId(2), local(), 7));
         assert_eq!(ranks(&groups), [0; 0]);
     }
 

@@ -33,8 +33,6 @@ const ANSWER: usize = 72;
 const BACKLOG_AT: usize = 60;
 /// `idiag_if`
 const DEVICE_AT: usize = 40;
-/// `idiag_cookie`: its low word comes first.
-const COOKIE_AT: usize = 44;
 /// INET_DIAG_SOCKOPT and the bit `freebind` of its first byte.
 const SOCKOPT: u16 = 22;
 const FREEBIND: u8 = 1 << 2;
@@ -208,20 +206,6 @@ fn request(proto: Transport, family: u8) -> Request {
     fixed[2] = ASK_SKMEMINFO;
     fixed[4..8].copy_from_slice(&states.to_ne_bytes());
     Request::about_sockets(&fixed)
-}
-
-/// Passes what the kernel says of each unconnected UDP socket to `on_body`.
-pub(crate) fn for_each_datagram_socket(
-    family: u8,
-    on_body: &mut dyn FnMut(&[u8]),
-) -> io::Result<()> {
-    netlink::dump(request(Transport::Udp, family), on_body)
-}
-
-/// Returns the cookie of a socket (SO_COOKIE).
-pub(crate) fn cookie_in(body: &[u8]) -> Option<u64> {
-    let cookie = body.get(COOKIE_AT..COOKIE_AT + 8)?;
-    Some(u64::from_ne_bytes(cookie.try_into().ok()?))
 }
 
 fn ask(proto: Transport, family: u8, ports: &mut Ports) -> io::Result<()> {

@@ -43,7 +43,6 @@ use announced::{Announced, tune};
 use effects::NetEffects;
 pub(crate) use flows::{datagram_port, is_request};
 use frame_input::{FrameSource, local_by};
-pub(crate) use intents::{cookie_in, for_each_datagram_socket};
 use orphan_table::OrphanTable;
 use parked::Untaken;
 

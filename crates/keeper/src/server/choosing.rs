@@ -1,6 +1,5 @@
 //! Requests about SO_REUSEPORT groups whose sockets are chosen by a BPF program.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -9,22 +8,16 @@ use slipstack_channel::control::{
 };
 use slipstack_channel::{CHOOSER_MAX, Extended};
 use slipstack_device::ProgramMap;
-use slipstack_mem::now_ns;
-use slipstack_stack::NOBODY;
 use tracing::warn;
 
 use crate::leases::ClientId;
 use crate::maps;
-use crate::net::{cookie_in, for_each_datagram_socket};
 
 use super::Server;
 use super::clients::{Answer, refuse};
 
 /// Bytes of an instruction.
 const INSTRUCTION: usize = 8;
-/// The first and the longest pause between looks whether a socket that no client serves is open.
-const LOOK_NS_MIN: u64 = 2_000_000;
-const LOOK_NS_MAX: u64 = 4_000_000_000;
 
 impl Server {
     pub(super) fn on_group_request(&mut self, client: ClientId, request: Request) -> Answer {
@@ -42,11 +35,11 @@ impl Server {
 
     /// The reply has the group's program, if there is one.
     fn on_join_group(&mut self, client: ClientId, socket: GroupSocket, is_on: bool) -> Answer {
-        let local = socket.local;
+        let GroupSocket { local, rank, .. } = socket;
         let leases = &mut self.resources.state.leases;
         let is_accepted = match is_on {
             true => leases.groups.join(client, socket),
-            false => Some(leases.groups.part(client, socket)),
+            false => Some(leases.groups.part(client, local, rank)),
         };
         let is_in_group = leases.groups.clients(local.port()).contains(&client);
         leases
@@ -58,7 +51,6 @@ impl Server {
         if is_accepted {
             self.notify_choosers(local.port(), Some(client));
         }
-        self.look_for_closed_soon(now_ns());
         self.done()?;
         Ok((
             Reply::Choosers(self.choosers(client, local.port())),
@@ -127,10 +119,6 @@ impl Server {
                 .filter_map(|id| leases.clients.find(*id)?.slot);
             found.next().unwrap_or(0)
         };
-        let place = |clients: &[ClientId]| match clients.is_empty() {
-            true => NOBODY,
-            false => slots(clients),
-        };
         let groups = leases.groups.on(port);
         let theirs = groups.filter(|it| it.members.iter().any(|it| it.clients.contains(&client)));
         let states = theirs.map(|choice| ChooserState {
@@ -142,38 +130,11 @@ impl Server {
                 .map(|it| ChooserMember {
                     rank: it.rank,
                     cookie: it.cookie,
-                    slot: place(it.clients),
+                    slot: slots(it.clients),
                 })
                 .collect(),
         });
         states.collect()
-    }
-
-    /// Looks at once whether sockets of groups that no client serves any more are open still, and
-    /// then less and less often: the process that has just left one closes it a little later.
-    pub(super) fn look_for_closed_soon(&mut self, now: u64) {
-        if self.resources.state.leases.groups.has_unserved() {
-            self.unserved = Some((now, LOOK_NS_MIN));
-            self.look_for_closed(now);
-        }
-    }
-
-    /// Removes sockets of groups that nobody has any more, when it is time to look.
-    pub(super) fn look_for_closed(&mut self, now: u64) {
-        let Some((_, pause_ns)) = self.unserved.filter(|(due, _)| *due <= now) else {
-            return;
-        };
-        let open = open_sockets();
-        let groups = &mut self.resources.state.leases.groups;
-        let changed = groups.drop_closed(|cookie| open.contains(&cookie));
-        let again = (now + pause_ns, LOOK_NS_MAX.min(2 * pause_ns));
-        self.unserved = groups.has_unserved().then_some(again);
-        for port in &changed {
-            self.notify_choosers(*port, None);
-        }
-        if !changed.is_empty() {
-            self.resources.save();
-        }
     }
 
     /// Notifies engines with sockets on the port to fetch its BPF programs; `except`, whose request
@@ -185,18 +146,6 @@ impl Server {
         let slots = others.filter_map(|id| leases.clients.find(id)?.slot);
         self.net.notify_choosers(port, slots.collect());
     }
-}
-
-/// The cookies of the kernel's unconnected UDP sockets in this network namespace.
-fn open_sockets() -> HashSet<u64> {
-    let mut cookies = HashSet::new();
-    for family in [libc::AF_INET, libc::AF_INET6] {
-        // A socket that is not found counts as closed, as if nobody else had it.
-        let _ = for_each_datagram_socket(family as u8, &mut |body| {
-            cookies.extend(cookie_in(body));
-        });
-    }
-    cookies
 }
 
 /// The ids of the maps that a program refers to.

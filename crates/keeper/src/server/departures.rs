@@ -93,7 +93,6 @@ impl Server {
         for port in chosen_on {
             self.notify_choosers(port, None);
         }
-        self.look_for_closed_soon(now);
         let (pid, slot) = (left.client.process.pid, left.client.slot);
         info!(client = client.0, pid, slot, resets, "a client has left");
         self.steer_ports(&left.ports);

@@ -177,9 +177,6 @@ pub struct Server {
     kernel_flows_swept_at: u64,
     /// Slots of engines that are gone, which are emptied once more at these times.
     vacated: Vec<(u16, u64)>,
-    /// Time of the next look whether sockets of groups that no client serves are open still, and
-    /// the pause after it.
-    unserved: Option<(u64, u64)>,
     stalls: stalls::Stalls,
     is_stopping: bool,
     exhaustion: exhaustion::Exhaustion,
@@ -241,29 +238,22 @@ impl Server {
             swept_at: now,
             kernel_flows_swept_at: now,
             vacated: Vec::new(),
-            unserved: None,
             stalls: stalls::Stalls::default(),
             is_stopping: false,
             exhaustion: exhaustion::Exhaustion::default(),
             lent: lent::AllLent::default(),
         };
         if is_successor {
-            server.succeed(now);
+            let mut flows = server.inherit_orphans(now);
+            server.inherit_clients(now);
+            flows.extend(server.living_flows());
+            let steering = server.resources.slots.steering();
+            if let Err(error) = server.steer.inherit(steering, &flows) {
+                warn!(%error, "not every flow of the former keeper can be steered");
+            }
         }
         server.catch_up(is_successor, now);
         server
-    }
-
-    /// Takes over what a former keeper had.
-    fn succeed(&mut self, now: u64) {
-        let mut flows = self.inherit_orphans(now);
-        self.inherit_clients(now);
-        self.look_for_closed_soon(now);
-        flows.extend(self.living_flows());
-        let steering = self.resources.slots.steering();
-        if let Err(error) = self.steer.inherit(steering, &flows) {
-            warn!(%error, "not every flow of the former keeper can be steered");
-        }
     }
 
     /// Catches up with changes made while no keeper listened.
@@ -334,7 +324,6 @@ impl Server {
         self.follow_trials(now);
         self.follow_notices(now);
         self.empty_vacated(now);
-        self.look_for_closed(now);
         self.end_lent(now);
         self.settle_handovers();
         if now.saturating_sub(self.swept_at) >= SWEEP_NS {

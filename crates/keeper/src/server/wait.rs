@@ -170,7 +170,6 @@ impl Server {
             self.trials_due(),
             self.announcer.due(),
             self.lent.next_deadline(),
-            self.unserved.map(|(due, _)| due),
         ];
         for at in due_now.into_iter().flatten() {
             add(at);

@@ -492,9 +492,6 @@ fn name_among_sharers(
     let is_in_group = socket.shares_port();
     if is_in_group {
         attachment.set_option(sock, SocketOption::Rank(rank_of(kernel, socket)));
-        if socket.may_be_shared() {
-            attachment.set_option(sock, SocketOption::KeepsPlace(true));
-        }
     }
     if (is_in_group || socket.may_be_shared())
         && let Some(cookie) = cookie_of(kernel, socket)

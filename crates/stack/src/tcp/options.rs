@@ -192,7 +192,6 @@ pub fn change(
         | SocketOption::Cookie(_)
         | SocketOption::AwaitsPeer(_)
         | SocketOption::LeavesUnread(_)
-        | SocketOption::KeepsPlace(_)
         | SocketOption::Chooser(_)
         | SocketOption::Multicast(_)
         | SocketOption::NoChecksum(_)

@@ -12,7 +12,7 @@ use slipstack_terms::{Beside, run_classic};
 use super::Udp;
 use super::extended::{self, Answer, Asked};
 use super::input::hash_of;
-use crate::chooser::{Chooser, ChooserCode, NOBODY};
+use crate::chooser::{Chooser, ChooserCode};
 use crate::effects::{DatagramIn, Effects};
 use crate::ids::UdpId;
 use crate::network_layer::Cx;
@@ -22,7 +22,7 @@ pub(super) enum Chosen {
     Here(UdpId),
     /// Datagram that has been handed to another stack.
     Elsewhere,
-    /// The program drops it, or no stack has the socket.
+    /// The program drops it.
     Nowhere,
 }
 
@@ -70,9 +70,6 @@ impl Udp {
         if let Some(id) = self.find_ranked(bound, member.rank) {
             return Some(Chosen::Here(id));
         }
-        if member.slot == NOBODY {
-            return Some(Chosen::Nowhere);
-        }
         let is_taken = fx.chosen_datagram(member, datagram);
         is_taken.then_some(Chosen::Elsewhere)
     }
@@ -113,11 +110,6 @@ impl Udp {
             Some(member) => Answer::Selected(*member),
             None => Answer::Any,
         }
-    }
-
-    /// Returns whether a socket of a group has this rank.
-    pub fn has_ranked(&self, bound: SocketAddr, rank: u64) -> bool {
-        self.find_ranked(bound, rank).is_some()
     }
 
     /// Returns the socket of a group with this rank.
