@@ -406,11 +406,15 @@ impl Process {
             return false;
         };
         let addr = self.network.zoned(name);
-        socket.cold.lock().bound = Some(Bound::of_kernel(addr));
-        let side = match addr.ip().is_unspecified() {
-            true => Side::Both,
-            false => Side::Stack,
+        // As where it is bound here.
+        let side = if addr.ip().is_unspecified() || addr.ip().is_multicast() {
+            Side::Both
+        } else if self.network.is_own(addr) {
+            Side::Stack
+        } else {
+            return false;
         };
+        socket.cold.lock().bound = Some(Bound::of_kernel(addr));
         let _ = socket.decided.set(Decided::Dgram(Dgram::new(side)));
         apply_dgram_options(socket);
         self.on_intent(socket);
