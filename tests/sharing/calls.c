@@ -19,7 +19,7 @@
 
 enum { ACCEPT_MS = 400, WAIT_MS = 150, EPOLL_MS = 30, EVENTS = 8 };
 
-__thread char text[ROOM + 1];
+__thread char text[ROOM + TOLD];
 
 struct sockaddr_in inet(const char *ip, int port) {
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -41,17 +41,21 @@ static int listens(int fd, int port) {
     return bind(fd, (void *)&addr, sizeof addr) ?: listen(fd, 8);
 }
 
-static int accepts(int fd, int number) {
+static int accepts(int fd, int number, int ms) {
     struct pollfd polled = {fd, POLLIN, 0};
-    if (poll(&polled, 1, ACCEPT_MS) == 1) return placed(accept(fd, NULL, NULL), number);
+    if (poll(&polled, 1, ms) == 1) return placed(accept(fd, NULL, NULL), number);
     errno = ETIMEDOUT;
     return -1;
 }
 
-static int connects(int fd, const char *ip, int port) {
-    struct sockaddr_in addr = inet(ip, port);
-    placed(socket(AF_INET, SOCK_STREAM, 0), fd);
-    return connect(fd, (void *)&addr, sizeof addr);
+/* An accept that does not wait. The connection does not block. */
+static int accepts_now(int fd, int number) {
+    int flags = fcntl(fd, F_GETFL);
+    fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+    int got = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC), error = errno;
+    fcntl(fd, F_SETFL, flags);
+    errno = error;
+    return placed(got, number);
 }
 
 long said(long count) {
@@ -59,11 +63,11 @@ long said(long count) {
     return count;
 }
 
-/* A read that waits for a while. */
-static long waits_and_reads(int fd, size_t len) {
-    struct timeval wait = {0, WAIT_MS * 1000}, none = {0, 0};
+/* A read that waits for a while; `from`: with the sender. */
+static long waits_and_reads(int fd, size_t len, int ms, int from) {
+    struct timeval wait = {ms / 1000, ms % 1000 * 1000}, none = {0, 0};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
-    long count = said(read(fd, text, len));
+    long count = from ? receives_from(fd, len, 0) : said(read(fd, text, len));
     int error = errno;
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none);
     errno = error;
@@ -120,9 +124,9 @@ static int watches(int set, int fd, const char *events) {
     return epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
 }
 
-static int collects(int set) {
+static int collects(int set, int ms) {
     struct epoll_event found[EVENTS];
-    int count = epoll_wait(set, found, EVENTS, EPOLL_MS), len = 0;
+    int count = epoll_wait(set, found, EVENTS, ms), len = 0;
     for (int fd = 0; fd < REQUESTS; fd++)
         for (int at = 0; at < count; at++)
             if (found[at].data.fd == fd)
@@ -132,21 +136,27 @@ static int collects(int set) {
 
 long called(const char *call, int fd, char **words) {
     int number = words[0] ? atoi(words[0]) : 0;
+    /* How long a call waits that may be told. */
+    int ms = words[0] && words[1] ? atoi(words[1]) : 0;
     size_t len = number < ROOM ? (size_t)number : ROOM;
 #define IS(word) (!strcmp(call, word))
     if (IS("listen")) return listens(fd, number);
-    if (IS("accept")) return accepts(fd, number);
-    if (IS("connect")) return connects(fd, words[0], atoi(words[1]));
+    if (IS("accept")) return accepts(fd, number, ms ? ms : ACCEPT_MS);
+    if (IS("accept-now")) return accepts_now(fd, number);
+    if (IS("listen-again")) return listen(fd, 8);
     if (IS("close")) return close(fd);
     if (IS("dup")) return dup2(fd, number);
     if (IS("write")) return send(fd, words[0], strlen(words[0]), MSG_DONTWAIT);
     if (IS("write-waiting")) return write(fd, words[0], strlen(words[0]));
     if (IS("read")) return said(recv(fd, text, len, MSG_DONTWAIT));
-    if (IS("read-waiting")) return waits_and_reads(fd, len);
+    if (IS("read-waiting")) return waits_and_reads(fd, len, ms ? ms : WAIT_MS, 0);
     if (IS("peek")) return said(recv(fd, text, len, MSG_DONTWAIT | MSG_PEEK));
+    if (IS("from")) return receives_from(fd, len, MSG_DONTWAIT);
+    if (IS("from-waiting")) return waits_and_reads(fd, len, ms ? ms : WAIT_MS, 1);
+    if (IS("from-peek")) return receives_from(fd, len, MSG_DONTWAIT | MSG_PEEK);
     if (IS("shutdown")) return shutdown(fd, number);
     if (IS("poll")) return polls(fd, POLLIN | POLLOUT | POLLRDHUP | POLLPRI, 0);
-    if (IS("wait")) return polls(fd, POLLIN | POLLRDHUP, WAIT_MS);
+    if (IS("wait")) return polls(fd, POLLIN | POLLRDHUP, number ? number : WAIT_MS);
     if (IS("unread")) return unread(fd);
     if (IS("peer")) return peers_port(fd);
     if (IS("flags")) return flags_of(fd);
@@ -154,8 +164,6 @@ long called(const char *call, int fd, char **words) {
     if (IS("option")) return option(fd, words[0], words[1]);
     if (IS("epoll")) return placed(epoll_create1(0), fd);
     if (IS("watch")) return watches(fd, number, words[1]);
-    if (IS("collect")) return collects(fd);
-    errno = ENOSYS;
-    return -1;
+    if (IS("collect")) return collects(fd, number ? number : EPOLL_MS);
+    return called_with_address(call, fd, words);
 }
-

@@ -16,7 +16,7 @@ ANSWER_S = 3
 HANGS = "hangs"
 # A call that was begun and takes longer, and a line for a thread that is in one.
 RESULT_S, WAITS, BUSY = 0.15, "waits still", "is busy"
-CANCELLED, GONE = "cancelled", "is not there"
+CANCELLED, GONE, NOTHING = "cancelled", "is not there", "has begun nothing"
 
 
 class Member:
@@ -113,18 +113,24 @@ class Family:
         return member
 
     def step(self, name, line):
+        """The answer to a line. After one that begins with `at-once` there is no pause."""
+        first, _, rest = line.partition(" ")
         member = self.members.get(name)
-        said = GONE if member is None else self.said(member, line)
-        time.sleep(self.pause)
+        said = GONE if member is None else self.said(member, rest if first == "at-once" else line)
+        if first != "at-once":
+            time.sleep(self.pause)
         return said
 
     def said(self, member, line):
         verb, _, rest = line.partition(" ")
         if verb == "result":
-            said = member.result(RESULT_S) if member.has_begun else "has begun nothing"
+            said = member.result(RESULT_S) if member.has_begun else NOTHING
             if said == CANCELLED:
                 del self.members[member.name]
             return said or WAITS
+        if verb == "answer":
+            # Of a call that ends soon.
+            return (member.result(ANSWER_S) or HANGS) if member.has_begun else NOTHING
         if member.has_begun and member.result(0) is None:
             return BUSY
         if verb == "begin":
@@ -151,7 +157,7 @@ class Family:
         return said
 
     def complete(self, line):
-        return line.replace("ADDRESS", self.world.address).replace("HOST", self.world.peer_address)
+        return line.replace("ADDRESS", self.world.address).replace("PEER", self.world.peer_address)
 
     def threads(self, member):
         return [other for other in self.members.values() if other.process == member.process]

@@ -74,7 +74,7 @@ static void begin_process(const char *name, const char *as) {
 }
 
 static void answer(long result) {
-    char line[ROOM + 64];
+    char line[ROOM + 2 * TOLD];
     const char *error = result < 0 ? strerrorname_np(errno) : "-";
     int len = snprintf(line, sizeof line, "%ld %s %s\n", result, error, text);
     if (write(requests() + 1, line, (size_t)len) != len) exit(1);

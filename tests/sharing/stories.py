@@ -416,6 +416,66 @@ K1 read-waiting 21 4000
 """,
 }
 
+DATAGRAMS_BEGIN = """
+P udp 31 PEER 7300
+"""
+
+DATAGRAM_STORIES = {
+    "a program asks for the length of the first datagram before anything else": """
+A udp 21 ADDRESS 7200
+P sendto 31 ADDRESS 7200 text
+A unread 21
+A from 21 4000
+A unread 21
+""",
+    "a program has been started with a UDP socket that its parent binds by sending": """
+A udp 21
+A spawn K1
+A sendto 21 PEER 7300 one
+K1 name 21
+K1 sendto 21 PEER 7300 two
+P from 31 4000
+P from 31 4000
+P reply 31 answer
+K1 from-waiting 21 4000
+""",
+    "a program sends by a UDP socket before the parent that has started it does": """
+A udp 21
+A spawn K1
+K1 sendto 21 PEER 7300 one
+A sendto 21 PEER 7300 two
+A spawn K2
+K2 sendto 21 PEER 7300 three
+P from 31 4000
+P from 31 4000
+P from 31 4000
+""",
+    "a child polls a UDP socket for the first time after its owner has ended": """
+A udp 21 ADDRESS 7200
+A poll 21
+A fork K1
+P sendto 31 ADDRESS 7200 one
+A exit
+K1 wait 21
+K1 from 21 4000
+K1 wait 21
+P sendto 31 ADDRESS 7200 two
+K1 wait 21
+K1 from 21 4000
+""",
+    "a datagram that a process has not read at its end is for its child": """
+A udp 21 ADDRESS 7200
+A fork K1
+A wait 21
+P sendto 31 ADDRESS 7200 one
+A wait 21
+A exit
+K1 wait 21
+K1 from 21 4000
+""",
+}
+
 
 def scripts():
-    return {name: written(BEGINS + lines) for name, lines in STORIES.items()}
+    parts = ((BEGINS, STORIES), (DATAGRAMS_BEGIN, DATAGRAM_STORIES))
+    return {name: written(begin + lines) for begin, of in parts for name, lines in of.items()}

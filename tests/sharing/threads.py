@@ -1,15 +1,14 @@
 """Scripts for families whose processes have threads, with calls that wait while others act."""
 
+from connections import CONNECTIONS_MAX, OF_MEMBER, OF_PEER, PORT, Connection, Connections
 from family import FIRST, PEER
-from scripts import (
-    CONNECTIONS_MAX, EVENTS, LISTENER, NUMBERS, OF_MEMBER, OF_PEER, PEER_NUMBERS, PORT,
-    Writer,
-)  # fmt: skip
+from listeners import Listener
+from scripts import EVENTS, NUMBERS, Writer
 
 THREADS_MAX, THREADS_MADE_MAX = 4, 16
 # Nobody answers there: the peer does not forward.
 NOBODY = "10.99.0.1"
-UDP, UDP_PORT, PEER_UDP_PORT = "udp", 7001, 7101
+UDP_PORT, PEER_UDP_PORT = 7001, 7101
 FILL = 16_000_000
 # Time limits of a receive, in ms: one ends before the next line, another one never.
 LIMITS = (20, 60_000, 0)
@@ -31,29 +30,85 @@ class Wait:
         self.process, self.kept, self.number = process, kept, number
 
 
-class ThreadWriter(Writer):
-    """Chooses which thread of a process makes a call as it is said."""
+class Unfilled(Connection):
+    """A UDP socket, or a connection that nobody accepts."""
 
-    steps = 20, 50
+
+class ThreadConnections(Connections):
+    """Part of a `ThreadWriter`."""
+
     of_peer = {**OF_PEER, "reset": 3, "close": 6, "shutdown": 7, "poll": 4}
     of_member = {**OF_MEMBER, "close": 9, "shutdown": 8, "over": 4, "limit": 4, "rewatch": 6,
                  "unwatch": 4, "watch": 8, "nonblocking": 5, "disconnect": 1}  # fmt: skip
 
+    def open(self, member):
+        """A listener that a thread waits on has one of those that wait."""
+        writer = self.writer
+        found = ((name, it) for name, wait in writer.waits.items() for it in wait.kept)
+        name, listener = next((it for it in found if isinstance(it[1], Listener)), (None, None))
+        if name is None or self.made == CONNECTIONS_MAX:
+            super().open(member)
+            return
+        wait = writer.waits[name]
+        held = writer.held[wait.process]
+        number = wait.number or writer.free(wait.process)
+        if number is None:
+            return
+        del writer.waits[name]
+        peers = writer.free(PEER)
+        writer.say(PEER, "connect", peers, "ADDRESS", listener.port)
+        writer.say_as(name, "result")
+        if wait.number is None:
+            place = next(place for place, it in held.items() if it is listener)
+            writer.say(wait.process, "accept", place, number)
+        self.add_ends(PEER, peers, wait.process, number)
+
+    def add_wait(self, member):
+        self.writer.add_wait(member)
+
+    def make(self, member, verb, number):
+        writer = self.writer
+        held, sets = writer.held[member], writer.sets[member]
+        if verb == "over":
+            other = writer.random.choice(writer.mine(member, self.KIND))
+            writer.say(member, "dup", other, number)
+            held[number] = held[other]
+        elif verb in ("rewatch", "unwatch"):
+            if sets:
+                last = [writer.random.choice(EVENTS)] if verb == "rewatch" else []
+                writer.say(member, verb, *sets, number, *last)
+        elif verb == "disconnect":
+            if writer.children_max == 0:
+                writer.say(member, verb, number)
+        elif verb != "watch" or not writer.is_waited_for({(held[number], way) for way in "rw"}):
+            return super().make(member, verb, number)
+        return None
+
+    def last_words(self, member, verb):
+        if verb == "limit":
+            return [self.writer.random.choice(LIMITS)]
+        return super().last_words(member, verb)
+
+
+class ThreadWriter(Writer):
+    """Chooses which thread of a process makes a call as it is said."""
+
+    steps = 20, 50
+
     def __init__(self, seed):
-        super().__init__(seed)
+        super().__init__(seed, "connections")
+        self.connections = self.kinds[Connections.KIND] = ThreadConnections(self)
         self.threads = {FIRST: [FIRST], PEER: [PEER]}
         self.waits = {}
-        # Of each set, what it may report.
-        self.watched = {}
         # Connections with more bytes than a script can count.
         self.filled = set()
-        self.threads_made = self.connecting = 0
+        self.threads_made = 0
         self.children_max = 2 if self.random.random() < 0.4 else 0
         if self.children_max == 0 and self.random.random() < 0.4:
             self.add_udp()
 
     def say(self, process, *words):
-        filled = len(words) > 1 and self.connections[process].get(words[1]) in self.filled
+        filled = len(words) > 1 and self.held[process].get(words[1]) in self.filled
         if filled and words[0].startswith("write") and process != PEER:
             return
         if filled and words[0] == "read" and process == PEER:
@@ -78,7 +133,7 @@ class ThreadWriter(Writer):
 
     # What is done next
 
-    def add(self):
+    def add(self, shares):
         process, what = self.random.choice(self.alive()), self.pick(DOES)
         if what == "thread":
             self.add_thread(process)
@@ -87,7 +142,7 @@ class ThreadWriter(Writer):
         elif what == "leave":
             self.add_leave(process)
         elif what == "other":
-            super().add()
+            super().add(shares)
         elif self.waits:
             name = self.random.choice(list(self.waits))
             if what == "wake":
@@ -95,13 +150,13 @@ class ThreadWriter(Writer):
             self.say_as(name, "result")
 
     def add_udp(self):
-        number = self.free(FIRST)
-        self.say(FIRST, "udp", number, UDP_PORT)
-        self.say(PEER, "udp", PEER_NUMBERS - 1, PEER_UDP_PORT)
-        self.say(PEER, "aim", PEER_NUMBERS - 1, "ADDRESS", UDP_PORT)
-        if self.random.random() < 0.5:
-            self.say(FIRST, "aim", number, "HOST", PEER_UDP_PORT)
-        self.connections[FIRST][number] = self.connections[PEER][PEER_NUMBERS - 1] = UDP
+        number, peers = self.free(FIRST), self.free(PEER)
+        self.say(FIRST, "udp", number, "0.0.0.0", UDP_PORT)
+        self.say(PEER, "udp", peers, "0.0.0.0", PEER_UDP_PORT)
+        self.say(PEER, "reconnect", peers, "ADDRESS", UDP_PORT)
+        if self.chance(0.5):
+            self.say(FIRST, "reconnect", number, "PEER", PEER_UDP_PORT)
+        self.held[FIRST][number] = self.held[PEER][peers] = Unfilled()
 
     def add_thread(self, process):
         if len(self.threads[process]) < THREADS_MAX and self.threads_made < THREADS_MADE_MAX:
@@ -121,7 +176,7 @@ class ThreadWriter(Writer):
         super().add_child(parent)
         if self.children > before:
             # Sets that processes share are not what this is about.
-            self.sets[f"K{self.children}"] = set()
+            self.sets[f"K{self.children}"] = {}
 
     def wake(self, name):
         verb, process = self.pick(WAKES), self.waits[name].process
@@ -130,24 +185,6 @@ class ThreadWriter(Writer):
             del self.waits[name]
         if verb == "cancel":
             self.threads[process].remove(name)
-
-    def connect(self):
-        """A listener that a thread waits on has one of those that wait."""
-        name = next((name for name, wait in self.waits.items() if LISTENER in wait.kept), None)
-        if name is None or self.made == CONNECTIONS_MAX:
-            return super().connect()
-        wait, peers = self.waits.pop(name), PEER_NUMBERS + self.made
-        number = wait.number or self.free(wait.process)
-        if number is None:
-            self.waits[name] = wait
-            return None
-        self.say(PEER, "connect", peers, "ADDRESS", PORT)
-        self.say_as(name, "result")
-        if wait.number is None:
-            self.say(wait.process, "accept", LISTENER, number)
-        self.connections[PEER][peers] = self.connections[wait.process][number] = self.made
-        self.made += 1
-        return None
 
     def end(self):
         for name, wait in list(self.waits.items()):
@@ -176,21 +213,21 @@ class ThreadWriter(Writer):
             self.waits[name] = Wait(process, kept, words[2] if verb == "take" else None)
 
     def on_connection(self, process, verb):
-        mine = self.connections[process]
+        mine = self.mine(process, Connections.KIND)
         if not mine:
             return None
-        number = self.random.choice(list(mine))
-        connection = mine[number]
-        if self.readers.get(connection, process) != process:
+        number = self.random.choice(mine)
+        connection = self.held[process][number]
+        if not self.connections.may_read(process, connection):
             return None
         if process != FIRST and verb not in ("get", "fill"):
-            self.readers[connection] = process
+            connection.reader = process
         ways = {"get": "r", "get-all": "r", "look": "r", "fill": "w"}.get(verb, "rw")
         last = self.random.choice([1, 3, 10, 4000])
         if verb == "fill":
-            if not isinstance(connection, int):
+            if isinstance(connection, Unfilled):
                 return None
-            self.filled.add(connection)
+            self.filled |= {connection, connection.other}
             last = FILL
         elif verb == "await":
             last = self.random.choice(["1", "2001", "2", "2000", "0", "5"])
@@ -199,62 +236,34 @@ class ThreadWriter(Writer):
         return {(connection, way) for way in ways}, verb, number, last
 
     def on_listener(self, process, verb):
-        number = self.free(process)
-        if process not in self.listeners or number is None:
+        number, places = self.free(process), self.mine(process, Listener.kind)
+        if not places or number is None:
             return None
+        place = self.random.choice(places)
+        kept = {self.held[process][place]}
         if verb == "take":
-            return {LISTENER}, verb, LISTENER, number
-        return {LISTENER}, *self.random.choice([("await", LISTENER, 1), ("select", LISTENER, "r")])
+            return kept, verb, place, number
+        return kept, *self.random.choice([("await", place, 1), ("select", place, "r")])
 
     def on_set(self, process, _):
         if not self.sets[process]:
             return None
-        number = self.random.choice(list(self.sets[process]))
-        return self.reports(process, number), "gather", number
-
-    def reports(self, process, number):
-        watched = self.watched.get((process, number), set())
-        return {(process, number)} | {(connection, way) for connection in watched for way in "rw"}
+        number, found = self.random.choice(list(self.sets[process].items()))
+        ways = {(connection, way) for connection in found.watched for way in "rw"}
+        return {found} | ways, "gather", number
 
     def on_nobody(self, process, verb):
         number = self.free(process)
         if number is None:
             return None
-        self.connecting += 1
-        connection = self.connections[process][number] = f"nobody {self.connecting}"
+        connection = self.held[process][number] = Unfilled()
         return {(connection, "w")}, verb, number, NOBODY, PORT
 
     # Calls beside them
 
     def free(self, member):
+        if member == PEER:
+            return super().free(member)
         taken = {wait.number for wait in self.waits.values() if wait.process == member}
-        used = taken | set(self.connections[member]) | self.sets[member]
+        used = {*taken, *self.held[member], *self.sets[member]}
         return next((number for number in NUMBERS if number not in used), None)
-
-    def make_call(self, member, verb, number):
-        mine, sets = self.connections[member], self.sets[member]
-        if verb == "over":
-            other = self.random.choice(list(mine))
-            self.say(member, "dup", other, number)
-            mine[number] = mine[other]
-        elif verb in ("rewatch", "unwatch"):
-            if sets:
-                last = [self.random.choice(EVENTS)] if verb == "rewatch" else []
-                self.say(member, verb, *sets, number, *last)
-        elif verb == "disconnect":
-            if self.children_max == 0:
-                self.say(member, verb, number)
-        elif verb == "watch" and sets:
-            ways = {(mine[number], way) for way in "rw"}
-            if not self.is_waited_for(ways):
-                super().make_call(member, verb, number)
-                self.watched.setdefault((member, *sets), set()).add(mine[number])
-        else:
-            super().make_call(member, verb, number)
-
-    def last_words(self, member, verb):
-        if verb == "limit":
-            return [self.random.choice(LIMITS)]
-        return super().last_words(member, verb)
-
-

@@ -68,22 +68,6 @@ static int changes(int set, int how, int fd, const char *events) {
     return epoll_ctl(set, how, fd, &event);
 }
 
-static int binds(int fd, int port) {
-    struct sockaddr_in addr = inet("0.0.0.0", port);
-    placed(socket(AF_INET, SOCK_DGRAM, 0), fd);
-    return bind(fd, (void *)&addr, sizeof addr);
-}
-
-static int aims(int fd, const char *ip, int port) {
-    struct sockaddr_in addr = inet(ip, port);
-    return connect(fd, (void *)&addr, sizeof addr);
-}
-
-static int disconnects(int fd) {
-    struct sockaddr none = {.sa_family = AF_UNSPEC};
-    return connect(fd, &none, sizeof none);
-}
-
 static int resets(int fd) {
     struct linger at_once = {1, 0};
     return setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) ?: close(fd);
@@ -110,9 +94,6 @@ long waits(const char *call, int fd, char **words) {
     if (IS("unwatch")) return changes(fd, EPOLL_CTL_DEL, number, NULL);
     if (IS("rewatch")) return changes(fd, EPOLL_CTL_MOD, number, words[1]);
     if (IS("socket")) return placed(socket(AF_INET, SOCK_STREAM, 0), fd);
-    if (IS("udp")) return binds(fd, number);
-    if (IS("aim")) return aims(fd, words[0], atoi(words[1]));
-    if (IS("disconnect")) return disconnects(fd);
     if (IS("reset")) return resets(fd);
     if (IS("limit")) return limits(fd, SO_RCVTIMEO, number);
     if (IS("limit-writes")) return limits(fd, SO_SNDTIMEO, number);
