@@ -463,6 +463,18 @@ P sendto 31 ADDRESS 7200 two
 K1 wait 21
 K1 from 21 4000
 """,
+    "a child of an owner that has ended starts a program with a connected UDP socket": """
+A udp 21 ADDRESS 7200
+A reconnect 21 PEER 7300
+A fork K1
+K1 write 21 one
+A exit
+K1 spawn K2
+K2 wait 21
+K2 write 21 two
+P from 31 4000
+P from 31 4000
+""",
     "a datagram that a process has not read at its end is for its child": """
 A udp 21 ADDRESS 7200
 A fork K1
