@@ -80,7 +80,11 @@ pub unsafe fn clone(
     }
     let is_fork = !run.is_null() && !stack.is_null() && flags & libc::CLONE_VM == 0;
     // As [`vfork`]: the parent does not wait for the child's exec, with every lock of ours held.
-    let flags = if is_fork { flags & !libc::CLONE_VFORK } else { flags };
+    let flags = if is_fork {
+        flags & !libc::CLONE_VFORK
+    } else {
+        flags
+    };
     let begin_at = begin as *const c_void;
     let clone = |run: *const c_void, with: *mut c_void| {
         // SAFETY: the program's own call, perhaps with a function that calls the program's.
